@@ -22,7 +22,7 @@ func (e *BlobError) Error() string { return e.Subject.Name() + ": " + e.Reason }
 // in bytes. If the content is missing, incomplete, too large or purged, Blob returns a *BlobError.
 func Blob(ctx context.Context, src Source, ns, sum string, limit int64) ([]byte, error) {
 	doc := events.Document(ns, events.KindBlob, sum)
-	b := assembly{sum: sum, limit: limit, parts: make(map[writer]*parts)}
+	b := assembly{sum: sum, limit: limit, parts: make(map[writer]*chunkParts)}
 	for rec, err := range src.Read(ctx, events.Range{Subject: doc}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
 			b.reason = damage.Error() // the damaged record may hold no part of this blob
@@ -47,7 +47,7 @@ func Blob(ctx context.Context, src Source, ns, sum string, limit int64) ([]byte,
 type assembly struct {
 	sum      string
 	limit    int64
-	parts    map[writer]*parts
+	parts    map[writer]*chunkParts
 	whole    []byte
 	complete bool
 	reason   string // why it is incomplete, if known
@@ -58,7 +58,7 @@ type writer struct {
 	count  int
 }
 
-type parts struct {
+type chunkParts struct {
 	byIndex map[int][]byte
 	size    int64
 }
@@ -83,7 +83,7 @@ func (b *assembly) take(rec events.Record) {
 	}
 	w := b.parts[writer{rec.Source, count}]
 	if w == nil {
-		w = &parts{byIndex: make(map[int][]byte)}
+		w = &chunkParts{byIndex: make(map[int][]byte)}
 		b.parts[writer{rec.Source, count}] = w
 	}
 	if w.size += int64(len(rec.Data)) - int64(len(w.byIndex[index])); w.size > b.limit {
@@ -98,7 +98,7 @@ func (b *assembly) take(rec events.Record) {
 	}
 }
 
-func (b *assembly) assemble(w *parts, count int) {
+func (b *assembly) assemble(w *chunkParts, count int) {
 	whole := make([]byte, 0, w.size)
 	for i := range count {
 		whole = append(whole, w.byIndex[i]...)

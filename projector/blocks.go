@@ -114,7 +114,7 @@ func (t *Timeline) readNames(d *decoder) {
 		if err != nil {
 			d.fail("%v", err)
 		}
-		t.sources = append(t.sources, source{sub, d.int()})
+		t.sources = append(t.sources, sourceRange{sub, d.int()})
 	}
 }
 
@@ -192,7 +192,7 @@ func (t *Timeline) Footprint() int {
 	return n + 80*t.base/BlockRecords
 }
 
-func (l lengths) sum() int {
+func (l threadLengths) sum() int {
 	n := 0
 	for _, length := range l {
 		n += max(length, 0)

@@ -30,13 +30,13 @@ func longTimeline(t testing.TB, seed uint64, n int) (*projector.Timeline, []proj
 			e = e.WithExtension(events.ExtBasis, events.Offset(1+r.Uint64N(uint64(at))).Padded())
 		}
 		f := projector.Decode(events.Record{Event: e, Offset: at})
-		add(t, h, f)
+		mustAdd(t, h, f)
 		facts = append(facts, f)
 	}
 	return h, facts
 }
 
-func add(t testing.TB, h *projector.Timeline, f projector.Fact) {
+func mustAdd(t testing.TB, h *projector.Timeline, f projector.Fact) {
 	t.Helper()
 	if _, err := h.Add(f); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestBlocksRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range facts[n/2:] {
-			add(t, got, f)
+			mustAdd(t, got, f)
 		}
 		wantBlocks, wantRest := inBlocks(want)
 		gotBlocks, gotRest := inBlocks(got)

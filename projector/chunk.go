@@ -22,12 +22,12 @@ type sizes struct {
 
 var standardSizes = sizes{records: 256, bytes: 1 << 20, fan: 16}
 
-// chunk is the content of a range of a session's own records.
-type chunk struct {
+// chunkContent is the content of a range of a session's own records.
+type chunkContent struct {
 	first   int // number of the first record, among the session's own
 	offsets []events.Offset
 	effects []recordEffect
-	turns   map[string]*brought
+	turns   map[string]*threadTurns
 	costs   []Cost
 	bytes   int64 // of the records' data
 }
@@ -38,15 +38,15 @@ type recordEffect struct {
 	effect
 }
 
-// brought holds turns of one thread. Their numbers count all turns that the session's own records ever added to the
+// threadTurns holds turns of one thread. Their numbers count all turns that the session's own records ever added to the
 // thread.
-type brought struct {
+type threadTurns struct {
 	First int    `json:"first"`
 	Turns []Turn `json:"turns"`
 }
 
 // add folds the next record. next maps each thread to the number of its next turn.
-func (c *chunk) add(f Fact, next map[string]int) {
+func (c *chunkContent) add(f Fact, next map[string]int) {
 	record := len(c.offsets)
 	c.offsets = append(c.offsets, f.Offset)
 	c.bytes += int64(len(f.Data))
@@ -77,12 +77,12 @@ func (c *chunk) add(f Fact, next map[string]int) {
 	}
 }
 
-func (c *chunk) bringing(name string, next map[string]int) *[]Turn {
+func (c *chunkContent) bringing(name string, next map[string]int) *[]Turn {
 	b := c.turns[name]
 	if b == nil {
-		b = &brought{First: next[name]}
+		b = &threadTurns{First: next[name]}
 		if c.turns == nil {
-			c.turns = make(map[string]*brought)
+			c.turns = make(map[string]*threadTurns)
 		}
 		c.turns[name] = b
 	}
@@ -90,7 +90,7 @@ func (c *chunk) bringing(name string, next map[string]int) *[]Turn {
 }
 
 // numbered returns, for each thread, the number of the first turn in the chunk and the number of turns.
-func (c *chunk) numbered() map[string][2]int {
+func (c *chunkContent) numbered() map[string][2]int {
 	if len(c.turns) == 0 {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (c *chunk) numbered() map[string][2]int {
 }
 
 // firstOf returns the number of the first turn that the record at an offset, or a later record, added to a thread.
-func (c *chunk) firstOf(name string, at events.Offset) int {
+func (c *chunkContent) firstOf(name string, at events.Offset) int {
 	b := c.turns[name]
 	if b == nil {
 		return 0
@@ -110,24 +110,24 @@ func (c *chunk) firstOf(name string, at events.Offset) int {
 	return b.First + sort.Search(len(b.Turns), func(i int) bool { return b.Turns[i].Offset >= at })
 }
 
-func (c *chunk) full(s sizes) bool { return len(c.offsets) >= s.records || c.bytes >= s.bytes }
+func (c *chunkContent) full(s sizes) bool { return len(c.offsets) >= s.records || c.bytes >= s.bytes }
 
 // end returns the number after the last record.
-func (c *chunk) end() int { return c.first + len(c.offsets) }
+func (c *chunkContent) end() int { return c.first + len(c.offsets) }
 
 // chunkState is the stored form of a chunk. Lists of numbers are stored as varints. Ascending numbers are stored as
 // differences.
 type chunkState struct {
-	First   int                 `json:"first"`
-	Bytes   int64               `json:"bytes,omitempty"`
-	Offsets []byte              `json:"offsets,omitempty"`
-	Names   []string            `json:"names,omitempty"` // of the threads in effects, in order of appearance
-	Effects []byte              `json:"effects,omitempty"`
-	Turns   map[string]*brought `json:"turns,omitempty"`
-	Costs   []Cost              `json:"costs,omitempty"`
+	First   int                     `json:"first"`
+	Bytes   int64                   `json:"bytes,omitempty"`
+	Offsets []byte                  `json:"offsets,omitempty"`
+	Names   []string                `json:"names,omitempty"` // of the threads in effects, in order of appearance
+	Effects []byte                  `json:"effects,omitempty"`
+	Turns   map[string]*threadTurns `json:"turns,omitempty"`
+	Costs   []Cost                  `json:"costs,omitempty"`
 }
 
-func (c *chunk) state() chunkState {
+func (c *chunkContent) state() chunkState {
 	st := chunkState{First: c.first, Bytes: c.bytes, Offsets: appendOffsets(nil, c.offsets), Turns: c.turns, Costs: c.costs}
 	numbers := make(map[string]int)
 	for _, e := range c.effects {
@@ -141,8 +141,8 @@ func (c *chunk) state() chunkState {
 	return st
 }
 
-func (st chunkState) chunk() (*chunk, error) {
-	c := &chunk{first: st.First, bytes: st.Bytes, turns: st.Turns, costs: st.Costs}
+func (st chunkState) chunk() (*chunkContent, error) {
+	c := &chunkContent{first: st.First, bytes: st.Bytes, turns: st.Turns, costs: st.Costs}
 	d := &decoder{b: st.Offsets}
 	for at := events.Offset(0); d.more(); {
 		at = d.offset(at)
@@ -175,7 +175,7 @@ func (st chunkState) chunk() (*chunk, error) {
 }
 
 // encode encodes the chunk. Equal records produce equal bytes.
-func (c *chunk) encode() ([]byte, error) {
+func (c *chunkContent) encode() ([]byte, error) {
 	data, err := rawjson.Marshal(c.state())
 	if err != nil {
 		return nil, fmt.Errorf("projector: encode a chunk: %v", err)
@@ -183,7 +183,7 @@ func (c *chunk) encode() ([]byte, error) {
 	return data, nil
 }
 
-func decodeChunk(data []byte) (*chunk, error) {
+func decodeChunk(data []byte) (*chunkContent, error) {
 	var st chunkState
 	if err := rawjson.Unmarshal(data, &st); err != nil {
 		return nil, fmt.Errorf("projector: decode a chunk: %v", err)

@@ -31,7 +31,7 @@ func (c *chunkPages) having(n int) (*page, error) {
 			return c.page(seg, hasRecord(own))
 		}
 	}
-	return nil, lost("no chunk has record %d of %s", n, c.s.subject)
+	return nil, lostf("no chunk has record %d of %s", n, c.s.subject)
 }
 
 // reaching implements pages.
@@ -61,7 +61,7 @@ func (c *chunkPages) page(seg segment, match func(*entry) bool) (*page, error) {
 	if m := e.Mark; m != nil && m.Record >= from && m.Record < to {
 		threads, err := strandsOf(m.Threads, seg.source+1)
 		if err != nil {
-			return nil, lost("a mark at %v: %v", e.To, err)
+			return nil, lostf("a mark at %v: %v", e.To, err)
 		}
 		p.mark = &mark{m.Record + shift, threads.lengths(h.names)}
 	}
@@ -70,7 +70,7 @@ func (c *chunkPages) page(seg segment, match func(*entry) bool) (*page, error) {
 
 // deltasOf returns the deltas of a chunk's records between two numbers of its source. The result numbers records of
 // this history, which are higher by shift. Records that never were live are left out.
-func (t *Timeline) deltasOf(c *chunk, from, to, shift int) []delta {
+func (t *Timeline) deltasOf(c *chunkContent, from, to, shift int) []delta {
 	var list []delta
 	for _, e := range c.effects {
 		own := c.first + e.record

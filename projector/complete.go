@@ -17,7 +17,7 @@ func (ld *loading) complete(ctx context.Context) (*Session, error) {
 	whole.named.sizes = maps.Clone(h.named.sizes)
 	for _, seg := range append(slices.Clip(s.segments), s.ownSegment()) {
 		t, own, shift := s.sources[seg.source], seg.source == len(s.sources)-1, seg.first-seg.from
-		take := func(c *chunk) {
+		take := func(c *chunkContent) {
 			from, to := max(c.first, seg.from), min(c.end(), seg.to+1)
 			if from >= to {
 				return
@@ -45,7 +45,7 @@ func (ld *loading) complete(ctx context.Context) (*Session, error) {
 		take(t.open)
 	}
 	if whole.Len() != h.Len() || !fill.full() {
-		return nil, lost("the chunks of %s do not have all of its records", s.subject)
+		return nil, lostf("the chunks of %s do not have all of its records", s.subject)
 	}
 	out.History = &History{whole}
 	return out, out.History.remember()
@@ -87,7 +87,7 @@ func newFilling(s *state, threads Threads) *filling {
 }
 
 // take copies the wanted turns that a chunk of a source holds.
-func (f *filling) take(source int, c *chunk) {
+func (f *filling) take(source int, c *chunkContent) {
 	for name, b := range c.turns {
 		for _, w := range f.wanted[turnsOf{source, name}] {
 			from, to := max(w.from, b.First), min(w.to, b.First+len(b.Turns))

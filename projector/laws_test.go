@@ -99,7 +99,7 @@ func TestSnapshotsChangeNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			if rapid.IntRange(0, 2).Draw(t, "spoil") == 0 {
-				spoil(t, store)
+				spoilPart(t, store)
 			}
 			rec = drawRecord(t, log)
 			mustEqualLoads(t, log, loader(), rec)
@@ -133,7 +133,7 @@ func TestVerifyFindsWhatIsSpoilt(t *testing.T) {
 		if list := verify(); len(list) > 0 {
 			t.Fatalf("sound snapshots: %v", list)
 		}
-		if m, what := spoil(t, store); what != "" && (what != "removed" || m.Fold != projector.SessionFold) {
+		if m, what := spoilPart(t, store); what != "" && (what != "removed" || m.Fold != projector.SessionFold) {
 			if list := verify(); len(list) == 0 {
 				t.Fatalf("%s at %v is %s, and verify finds nothing", m.Fold, m.Offset, what)
 			}
@@ -180,9 +180,9 @@ func (r *rotting) Put(ctx context.Context, s snapshot.Snapshot) error {
 	return r.Mem.Put(ctx, s)
 }
 
-// spoil removes, cuts or alters a stored part. The altered part may have a valid hash, like a leftover of a former log:
-// then only the head shows that it is another chunk. spoil describes the change, "" if it made none.
-func spoil(t *rapid.T, st *rotting) (m snapshot.Meta, what string) {
+// spoilPart removes, cuts or alters a stored part. The altered part may have a valid hash, like a leftover of a former
+// log: then only the head shows that it is another chunk. spoil describes the change, "" if it made none.
+func spoilPart(t *rapid.T, st *rotting) (m snapshot.Meta, what string) {
 	var list []snapshot.Meta
 	for m := range st.All(t.Context()) {
 		list = append(list, m)

@@ -21,8 +21,8 @@ func turnsOf(thread string, raws ...string) *events.TurnAppended {
 	return p
 }
 
-// whole returns the raw value of a record with its lists resolved.
-func whole(t testing.TB, log testkit.Records, at events.Offset) (string, error) {
+// wholeRecord returns the raw value of a record with its lists resolved.
+func wholeRecord(t testing.TB, log testkit.Records, at events.Offset) (string, error) {
 	l := &projector.Loader{Source: log}
 	rec, err := log.Record(t.Context(), at)
 	if err != nil {
@@ -66,12 +66,12 @@ func TestWhole(t *testing.T) {
 	for at, want := range map[events.Offset]string{
 		3: `{ "messages":[{"a": 1},"b",[],3.0], "x": {"messages":[]} }`, 6: `["d"]`, 7: `{"a":[[{"a": 1}]]}`, 8: `{"m":[{"a": 1},"b",3.0,"d"]}`, 12: `{"no": "lists"}`,
 	} {
-		if got, err := whole(t, *log, at); err != nil || got != want {
+		if got, err := wholeRecord(t, *log, at); err != nil || got != want {
 			t.Errorf("%v: %s, %v, want %s", at, got, err, want)
 		}
 	}
 	for at, want := range map[events.Offset]string{9: `lists turns 0 to 1 of thread "n", which has 0`, 11: `lists turn 4 of thread "m", which is no JSON`} {
-		_, err := whole(t, *log, at)
+		_, err := wholeRecord(t, *log, at)
 		if damage, ok := errors.AsType[*events.DamageError](err); !ok || damage.Offset != at || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", at, err, want)
 		}
@@ -84,7 +84,7 @@ func TestWhole(t *testing.T) {
 	// The inherited records of a fork are complete too.
 	mustAddTo(t, log, s2, 20, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 8}})
 	mustAddTo(t, log, s2, 21, &events.RunStarted{Run: run, Raw: events.Raw(`[]`), Lists: events.Lists{"": {{Thread: "m", From: 3, To: 4}}}})
-	if got, err := whole(t, *log, 21); err != nil || got != `["d"]` {
+	if got, err := wholeRecord(t, *log, 21); err != nil || got != `["d"]` {
 		t.Errorf("in a fork: %s, %v", got, err)
 	}
 }
@@ -153,7 +153,7 @@ func TestListsGiveTheBytesBack(t *testing.T) {
 		if rapid.Bool().Draw(rt, "rewound since") && at > 1 {
 			mustAddTo(t, log, s1, at+1, &events.SessionRewound{To: 1})
 		}
-		if got, err := whole(t, *log, at); err != nil || got != raw.String() {
+		if got, err := wholeRecord(t, *log, at); err != nil || got != raw.String() {
 			rt.Fatalf("%s, %v, want %s", got, err, raw.String())
 		}
 	})

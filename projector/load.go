@@ -168,7 +168,7 @@ func (l *Loader) Keep(ctx context.Context, sub events.Subject, at events.Offset,
 type storing struct {
 	l      *Loader
 	chunks map[events.Subject]int // number of chunks that the load produced
-	there  map[part]string        // hashes of the stored parts
+	there  map[partID]string      // hashes of the stored parts
 }
 
 // looksUp is the number of chunks after which a load checks which chunks exist. The check takes time, and a load that
@@ -180,7 +180,7 @@ func (st *storing) put(ctx context.Context, s snapshot.Snapshot) error {
 		return st.l.put(ctx, s)
 	}
 	if st.chunks == nil {
-		st.chunks, st.there = make(map[events.Subject]int), make(map[part]string)
+		st.chunks, st.there = make(map[events.Subject]int), make(map[partID]string)
 	}
 	if st.chunks[s.Subject]++; st.chunks[s.Subject] == looksUp {
 		list, err := st.l.Snapshots.List(ctx, s.Subject, ChunkFold)
@@ -222,7 +222,7 @@ func (l *Loader) load(ctx context.Context, sub events.Subject, at events.Offset,
 }
 
 // loadWithout is load without the useless heads. These refer to lost parts, and the store may fail to remove them.
-func (l *Loader) loadWithout(ctx context.Context, sub events.Subject, at events.Offset, into sink, useless []part, use func(*loading) error) error {
+func (l *Loader) loadWithout(ctx context.Context, sub events.Subject, at events.Offset, into sink, useless []partID, use func(*loading) error) error {
 	for attempt := 0; ; attempt++ {
 		ld := &loading{Loader: l, sub: sub, at: at, sink: into, useless: useless}
 		err := ld.session(ctx)
@@ -270,9 +270,9 @@ type loading struct {
 	s    *state
 	used []snapshot.Meta // heads that s was made from, including those of its ancestors
 
-	useless []part // heads that must not be used
-	heads   int    // number of heads of the session
-	newFork bool   // the session is a fork without heads
+	useless []partID // heads that must not be used
+	heads   int      // number of heads of the session
+	newFork bool     // the session is a fork without heads
 }
 
 func (ld *loading) session(ctx context.Context) error {
@@ -403,7 +403,7 @@ func (ld *loading) marked(ctx context.Context, list []segment) (strands, []segme
 			if m := e.Mark; m != nil && m.Record >= seg.from && m.Record <= to {
 				threads, err := strandsOf(m.Threads, seg.source+1)
 				if err != nil {
-					return nil, nil, lost("a mark at %v: %v", e.To, err)
+					return nil, nil, lostf("a mark at %v: %v", e.To, err)
 				}
 				seg.from = m.Record + 1
 				return threads, append([]segment{seg}, list[i+1:]...), nil
@@ -459,7 +459,7 @@ func (ld *loading) replay(ctx context.Context, threads strands, seg segment) err
 		return nil
 	}
 	t := ld.s.sources[seg.source]
-	again := func(c *chunk) error {
+	again := func(c *chunkContent) error {
 		from, to := max(seg.from, c.first)-c.first, min(seg.to, c.end()-1)-c.first
 		if from > to {
 			return nil

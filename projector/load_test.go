@@ -84,7 +84,7 @@ func TestSnapshotDiscarded(t *testing.T) {
 			if list := w.all(); len(list) != 1 || !strings.Contains(list[0], "snapshot discarded") || !strings.Contains(list[0], c.reason) {
 				t.Errorf("warnings: %q, want one about %q", list, c.reason)
 			}
-			if left := stored(t, store, s1); len(left) > 0 {
+			if left := snapshotOffsets(t, store, s1); len(left) > 0 {
 				t.Errorf("%v are left", left)
 			}
 		})
@@ -129,7 +129,7 @@ func TestSnapshotFileChanged(t *testing.T) {
 	if list := w.all(); len(list) != 1 || !strings.Contains(list[0], "hash") {
 		t.Errorf("warnings: %q", list)
 	}
-	if left := stored(t, files, s1); len(left) > 0 {
+	if left := snapshotOffsets(t, files, s1); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
 }
@@ -154,7 +154,7 @@ func TestSnapshotNextBest(t *testing.T) {
 	if turns := s.Threads.Turns("main"); len(turns) != 3 || string(turns[2].Raw) != `"four"` {
 		t.Errorf("turns %v", turns)
 	}
-	if left := stored(t, store, s1); !slices.Equal(left, []int{2, 4}) || len(w.all()) != 2 {
+	if left := snapshotOffsets(t, store, s1); !slices.Equal(left, []int{2, 4}) || len(w.all()) != 2 {
 		t.Errorf("left %v, warnings %q", left, w.all())
 	}
 }
@@ -274,7 +274,7 @@ func TestForkIsKeptWhenFirstLoaded(t *testing.T) {
 		t.Errorf("%d puts by one who only reads", store.puts)
 	}
 	load(false)
-	if got := stored(t, store, fork); !slices.Equal(got, []int{9}) {
+	if got := snapshotOffsets(t, store, fork); !slices.Equal(got, []int{9}) {
 		t.Errorf("after the first load there are %v", got)
 	}
 	puts := store.puts
@@ -342,7 +342,7 @@ func TestChunkDiscarded(t *testing.T) {
 				if list := w.all(); len(list) != 1 || !strings.Contains(list[0], "discarded") {
 					t.Errorf("warnings: %q", list)
 				}
-				if left := stored(t, files, s1); !slices.Equal(left, c.left) {
+				if left := snapshotOffsets(t, files, s1); !slices.Equal(left, c.left) {
 					t.Errorf("there are the heads %v, want %v", left, c.left)
 				}
 				after, _ := os.ReadFile(path)

@@ -198,7 +198,7 @@ func (t *Timeline) number(name string) int {
 	return -1
 }
 
-func (l lengths) of(thread int) int {
+func (l threadLengths) of(thread int) int {
 	if thread >= 0 && thread < len(l) {
 		return l[thread]
 	}
@@ -216,7 +216,7 @@ func (d delta) next(n int) int {
 }
 
 // apply changes l in place, or a longer copy of it, and returns the result.
-func (d delta) apply(l lengths) lengths {
+func (d delta) apply(l threadLengths) threadLengths {
 	if d.thread == everyThread {
 		for i := range l {
 			l[i] = absent
@@ -231,8 +231,8 @@ func (d delta) apply(l lengths) lengths {
 }
 
 // lengthsAt computes the lengths of the threads in the list after record n, starting from the newest mark in that list.
-func (t *Timeline) lengthsAt(n int) (lengths, error) {
-	var l lengths
+func (t *Timeline) lengthsAt(n int) (threadLengths, error) {
+	var l threadLengths
 	after := -1
 	for i := len(t.marks) - 1; i >= 0; i-- {
 		if m := t.marks[i]; m.record <= n && t.contains(n, m.record) {
@@ -256,7 +256,7 @@ func (t *Timeline) lengthsAt(n int) (lengths, error) {
 
 // olderLengths computes the lengths of the threads in the part of a list below the base, starting from the newest mark
 // in it.
-func (t *Timeline) olderLengths(list []stretch) (l lengths, err error) {
+func (t *Timeline) olderLengths(list []stretch) (l threadLengths, err error) {
 	var parts [][]delta // newest first
 	for _, s := range slices.Backward(list) {
 		for to := min(s.to, t.base-1); to >= s.from && l == nil; {
@@ -266,7 +266,7 @@ func (t *Timeline) olderLengths(list []stretch) (l lengths, err error) {
 			}
 			from := max(s.from, p.first)
 			if m := p.mark; m != nil && m.record >= from && m.record <= to {
-				l, from = append(lengths{}, m.lengths...), m.record+1
+				l, from = append(threadLengths{}, m.lengths...), m.record+1
 			}
 			parts = append(parts, between(p.deltas, from, to))
 			to = from - 1
@@ -279,7 +279,7 @@ func (t *Timeline) olderLengths(list []stretch) (l lengths, err error) {
 }
 
 // after returns the lengths after deltas. It may change l.
-func (l lengths) after(deltas []delta) lengths {
+func (l threadLengths) after(deltas []delta) threadLengths {
 	for _, d := range deltas {
 		l = d.apply(l)
 	}

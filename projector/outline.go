@@ -178,7 +178,7 @@ func (o *Outline) with(ctx context.Context, read func(*state) error) error {
 	if !ok {
 		return err
 	}
-	var useless []part
+	var useless []partID
 	for _, m := range o.used {
 		o.l.discarded(ctx, m, gone)
 		useless = append(useless, partOf(m))
@@ -210,10 +210,10 @@ func (s *state) turns(ctx context.Context, l *Loader, thread string, from, to in
 }
 
 // bringing returns the turns of the chunk that holds turn n of a thread.
-func (t *table) bringing(ctx context.Context, l *Loader, thread string, n int) (*brought, error) {
+func (t *table) bringing(ctx context.Context, l *Loader, thread string, n int) (*threadTurns, error) {
 	if b := t.open.turns[thread]; b != nil && n >= b.First {
 		if n >= b.First+len(b.Turns) {
-			return nil, lost("thread %q of %s was brought no turn %d", thread, t.subject, n)
+			return nil, lostf("thread %q of %s was brought no turn %d", thread, t.subject, n)
 		}
 		return b, nil
 	}

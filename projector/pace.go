@@ -22,9 +22,9 @@ type Pace time.Duration
 const Patient = Pace(time.Second)
 
 const (
-	aside = Pace(100 * time.Millisecond) // pace of every view while a large series is appended
-	short = Pace(20 * time.Millisecond)  // pace of every view while many records arrive
-	quiet = 50 * time.Millisecond        // after this time without a record, no view rests
+	seriesPace = Pace(100 * time.Millisecond) // pace of every view while a large series is appended
+	short      = Pace(20 * time.Millisecond)  // pace of every view while many records arrive
+	quiet      = 50 * time.Millisecond        // after this time without a record, no view rests
 
 	many      = 2000                   // records a second
 	manyCount = 100 * time.Millisecond // measured over at least this time
@@ -46,7 +46,7 @@ func (p Pace) now(l Follower) Pace {
 		l = r.Follower
 	}
 	if b, ok := l.(bulk); ok && b.Bulk() {
-		return max(p, aside)
+		return max(p, seriesPace)
 	}
 	if isRapid && r.many() {
 		return max(p, short, r.toll())

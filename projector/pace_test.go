@@ -28,7 +28,7 @@ func TestPatientViewRestsUntilTheLogIsQuiet(t *testing.T) {
 		for i := range 10 { // 0.3 s, never quiet
 			id := string(rune('a' + i))
 			want = append(want, id)
-			put(t, l, s1, id)
+			mustPut(t, l, s1, id)
 			time.Sleep(30 * time.Millisecond)
 		}
 		v.has(t)
@@ -37,7 +37,7 @@ func TestPatientViewRestsUntilTheLogIsQuiet(t *testing.T) {
 		if v.commits != 1 {
 			t.Errorf("%d commits, want one for the whole burst", v.commits)
 		}
-		put(t, l, s2, "z")
+		mustPut(t, l, s2, "z")
 		time.Sleep(3 * quiet)
 		v.has(t, append(want, "z")...)
 	})
@@ -52,7 +52,7 @@ func TestPatientViewRestsNoLongerThanItMay(t *testing.T) {
 		time.Sleep(time.Second)
 		begun := time.Now()
 		for n := 0; v.count() == 0 && n < 1000; n++ {
-			put(t, l, s1, fmt.Sprint(n))
+			mustPut(t, l, s1, fmt.Sprint(n))
 			time.Sleep(10 * time.Millisecond)
 		}
 		if took := time.Since(begun); took < pace || took > pace+2*quiet {
@@ -64,7 +64,7 @@ func TestPatientViewRestsNoLongerThanItMay(t *testing.T) {
 // A view starts even if its log is never quiet before. A program that opens a log and appends has priority.
 func TestPatientViewLetsOthersBegin(t *testing.T) {
 	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
-		put(t, l, s1, "a")
+		mustPut(t, l, s1, "a")
 		v := &shelf{}
 		stop := running(t, &projector.Runner{Log: l, View: v, Pace: projector.Patient})
 		defer stop()
@@ -81,7 +81,7 @@ func TestWaiterEndsTheRest(t *testing.T) {
 		stop := running(t, r)
 		defer stop()
 		for _, id := range []string{"a", "b"} {
-			put(t, l, s1, id)
+			mustPut(t, l, s1, id)
 			synctest.Wait()
 			begun := time.Now()
 			if err := r.Wait(t.Context(), lastOffset(t, l)); err != nil {
@@ -92,7 +92,7 @@ func TestWaiterEndsTheRest(t *testing.T) {
 			}
 		}
 		v.has(t, "a", "b")
-		put(t, l, s1, "c")
+		mustPut(t, l, s1, "c")
 		synctest.Wait()
 		v.has(t, "a", "b") // no reader waits any more
 	})
@@ -102,7 +102,7 @@ func TestPatientViewCatchesUpWhenItStops(t *testing.T) {
 	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		v := &shelf{}
 		stop := running(t, &projector.Runner{Log: l, View: v, Pace: projector.Patient})
-		put(t, l, s1, "a", "b")
+		mustPut(t, l, s1, "a", "b")
 		stop()
 		v.has(t, "a", "b")
 	})
@@ -113,7 +113,7 @@ func TestPatientViewPassesDamage(t *testing.T) {
 		v, b := &shelf{}, &bulky{Log: l}
 		stop := running(t, &projector.Runner{Log: b, View: v, Pace: projector.Patient})
 		defer stop()
-		put(t, l, s1, "a", "b")
+		mustPut(t, l, s1, "a", "b")
 		mem.Damage(2)
 		time.Sleep(3 * quiet)
 		v.has(t, "a")
@@ -122,7 +122,7 @@ func TestPatientViewPassesDamage(t *testing.T) {
 		if more := b.follows.Load() - follows; more > 1 {
 			t.Errorf("it woke up %d times", more)
 		}
-		put(t, l, s1, "c")
+		mustPut(t, l, s1, "c")
 		time.Sleep(3 * quiet)
 		v.has(t, "a", "c")
 	})
@@ -157,27 +157,27 @@ func TestViewStandsAsideForALargeSeries(t *testing.T) {
 		v, b := &shelf{}, &bulky{Log: l}
 		stop := running(t, &projector.Runner{Log: b, View: v})
 		defer stop()
-		put(t, l, s1, "a")
+		mustPut(t, l, s1, "a")
 		time.Sleep(5 * time.Millisecond)
 		v.has(t, "a")
 		b.now.Store(true)
 		for n := range 3 {
 			begun := time.Now()
 			for time.Since(begun) < 90*time.Millisecond {
-				put(t, l, s1, time.Now().String())
+				mustPut(t, l, s1, time.Now().String())
 				time.Sleep(10 * time.Millisecond)
 			}
 			if have := v.count(); have != 1+10*n {
 				t.Errorf("%d records are shown beside a series, want %d", have, 1+10*n)
 			}
-			put(t, l, s1, time.Now().String())
+			mustPut(t, l, s1, time.Now().String())
 			time.Sleep(15 * time.Millisecond)
 			if have := v.count(); have != 1+10*(n+1) {
 				t.Errorf("%d records are shown after a tenth of a second, want %d", have, 1+10*(n+1))
 			}
 		}
 		b.now.Store(false)
-		put(t, l, s1, "z")
+		mustPut(t, l, s1, "z")
 		time.Sleep(5 * time.Millisecond)
 		if have := v.count(); have != 32 {
 			t.Errorf("%d records are shown behind the series, want 32", have)
@@ -193,7 +193,7 @@ func TestNobodyWaitsForALargeSeries(t *testing.T) {
 		defer stop()
 		b.now.Store(true)
 		for _, id := range []string{"a", "b"} {
-			put(t, l, s1, id)
+			mustPut(t, l, s1, id)
 			begun := time.Now()
 			if err := r.Wait(t.Context(), lastOffset(t, l)); err != nil {
 				t.Fatal(err)
@@ -214,7 +214,7 @@ func TestViewTakesManyAtATime(t *testing.T) {
 			stop := running(t, &projector.Runner{Log: l, View: v})
 			defer stop()
 			for n := range x.perSecond {
-				put(t, l, s1, fmt.Sprint(n))
+				mustPut(t, l, s1, fmt.Sprint(n))
 				time.Sleep(time.Second / time.Duration(x.perSecond))
 			}
 			if n := v.committed(); n < x.low || n > x.high {
@@ -224,9 +224,9 @@ func TestViewTakesManyAtATime(t *testing.T) {
 			if have := v.count(); have != x.perSecond {
 				t.Errorf("%d records are shown, want %d", have, x.perSecond)
 			}
-			put(t, l, s1, "last") // it is quiet again
+			mustPut(t, l, s1, "last") // it is quiet again
 			time.Sleep(200 * time.Millisecond)
-			put(t, l, s1, "one more")
+			mustPut(t, l, s1, "one more")
 			time.Sleep(5 * time.Millisecond)
 			if have := v.count(); have != x.perSecond+2 {
 				t.Errorf("%d records are shown once it is quiet, want %d", have, x.perSecond+2)

@@ -77,9 +77,9 @@ func (t *Timeline) Shorten(read func(n int) ([]byte, error)) {
 	if t.Blocks()-there <= maxBlocks {
 		return
 	}
-	s := &blocks{of: t}
+	s := &blockReader{of: t}
 	if t.older != nil {
-		s = t.older.pages.(*blocks)
+		s = t.older.pages.(*blockReader)
 	}
 	for n := there; n < t.Blocks()-fewerBlocks; n++ {
 		s.take(n)
@@ -107,8 +107,8 @@ func (t *Timeline) forget(base int) {
 	t.base = base
 }
 
-// blocks reads the pages of a shortened timeline. It keeps an index in memory that maps records to blocks.
-type blocks struct {
+// blockReader reads the pages of a shortened timeline. It keeps an index in memory that maps records to blocks.
+type blockReader struct {
 	of    *Timeline
 	read  func(n int) ([]byte, error)
 	ends  []events.Offset // of each block's last record
@@ -116,7 +116,7 @@ type blocks struct {
 }
 
 // take keeps the index data of the next block before it is dropped.
-func (s *blocks) take(n int) {
+func (s *blockReader) take(n int) {
 	t, first, end := s.of, n*BlockRecords, (n+1)*BlockRecords
 	s.ends = append(s.ends, t.offsets[end-1-t.base])
 	s.marks = append(s.marks, nil)
@@ -127,7 +127,7 @@ func (s *blocks) take(n int) {
 }
 
 // having implements pages.
-func (s *blocks) having(n int) (*page, error) {
+func (s *blockReader) having(n int) (*page, error) {
 	n /= BlockRecords
 	data, err := s.read(n)
 	d := &decoder{b: data, err: err}
@@ -142,7 +142,7 @@ func (s *blocks) having(n int) (*page, error) {
 }
 
 // reaching implements pages.
-func (s *blocks) reaching(at events.Offset) (*page, error) {
+func (s *blockReader) reaching(at events.Offset) (*page, error) {
 	n, _ := slices.BinarySearch(s.ends, at)
 	return s.having(min(n, len(s.ends)-1) * BlockRecords)
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// kept is a timeline that drops its full blocks from memory now and then, and reads them back through fault.
-type kept struct {
+// keptTimeline is a timeline that drops its full blocks from memory now and then, and reads them back through fault.
+type keptTimeline struct {
 	*projector.Timeline
 	stored [][]byte
 	reads  int
 	fault  func() error // nil: no faults
 }
 
-func newKept() *kept { return &kept{Timeline: projector.NewTimeline(s1)} }
+func newKept() *keptTimeline { return &keptTimeline{Timeline: projector.NewTimeline(s1)} }
 
-func (k *kept) shorten() {
+func (k *keptTimeline) shorten() {
 	for n := len(k.stored); n < k.Blocks(); n++ {
 		k.stored = append(k.stored, k.Block(n))
 	}
@@ -39,7 +39,7 @@ func (k *kept) shorten() {
 }
 
 // equals compares the stored form with that of another timeline.
-func (k *kept) equals(t *testing.T, want *projector.Timeline) {
+func (k *keptTimeline) equals(t *testing.T, want *projector.Timeline) {
 	t.Helper()
 	k.shorten()
 	blocks, rest := inBlocks(want)
@@ -72,7 +72,7 @@ func TestShortenedTimeline(t *testing.T) {
 		want, facts := longTimeline(t, seed, 5000)
 		got := newKept()
 		for i, f := range facts {
-			add(t, got.Timeline, f)
+			mustAdd(t, got.Timeline, f)
 			if i%97 != 0 {
 				continue
 			}

@@ -279,15 +279,15 @@ func (r resolver) newest(p Position) ([]Turn, error) {
 	}
 	var list []Turn
 	for range p.n {
-		last := slices.MaxFunc(tails, func(a, b []Turn) int { return cmp.Compare(end(a), end(b)) })
-		i := slices.IndexFunc(tails, func(tail []Turn) bool { return end(tail) == end(last) })
+		last := slices.MaxFunc(tails, func(a, b []Turn) int { return cmp.Compare(endOf(a), endOf(b)) })
+		i := slices.IndexFunc(tails, func(tail []Turn) bool { return endOf(tail) == endOf(last) })
 		list, tails[i] = append(list, last[len(last)-1]), last[:len(last)-1]
 	}
 	return list, nil
 }
 
-// end returns the offset of the last turn, or 0.
-func end(turns []Turn) events.Offset {
+// endOf returns the offset of the last turn, or 0.
+func endOf(turns []Turn) events.Offset {
 	if len(turns) == 0 {
 		return 0
 	}
@@ -337,7 +337,7 @@ func (l *Loader) Records(ctx context.Context, s *Session) func(func(events.Recor
 	return func(yield func(events.Record, error) bool) {
 		h := s.History
 		begin := 0
-		for _, src := range append(h.sources[:len(h.sources):len(h.sources)], source{s.Subject, len(h.offsets)}) {
+		for _, src := range append(h.sources[:len(h.sources):len(h.sources)], sourceRange{s.Subject, len(h.offsets)}) {
 			if src.end == begin {
 				continue
 			}

@@ -80,17 +80,17 @@ func (l *Loader) asOf(ctx context.Context, s *Session, p Position) (events.Offse
 	}
 	until := p.time
 	if p.kind == atAgo {
-		until = latest(list).Add(-p.ago)
+		until = latestOf(list).Add(-p.ago)
 	}
-	n := before(list, until)
+	n := countBefore(list, until)
 	if n == 0 {
 		return 0, &PositionError{s.Subject, p.String(), "its records are all later"}
 	}
 	return list[n-1].offset, nil
 }
 
-// before counts the records that a session had at a time, as Position defines it.
-func before(list []moment, until time.Time) int {
+// countBefore counts the records that a session had at a time, as Position defines it.
+func countBefore(list []moment, until time.Time) int {
 	if i := slices.IndexFunc(list, func(m moment) bool { return m.changes && m.at.After(until) }); i >= 0 {
 		list = list[:i]
 	}
@@ -104,8 +104,8 @@ func before(list []moment, until time.Time) int {
 	return n
 }
 
-// latest returns the latest time of a change of the threads; without changes, of any record.
-func latest(list []moment) (at time.Time) {
+// latestOf returns the latest time of a change of the threads; without changes, of any record.
+func latestOf(list []moment) (at time.Time) {
 	changed := slices.ContainsFunc(list, func(m moment) bool { return m.changes })
 	for _, m := range list {
 		if m.changes == changed && m.at.After(at) {

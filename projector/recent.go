@@ -47,7 +47,7 @@ func (t *Timeline) Newest(limit int) ([]TurnOffset, error) {
 }
 
 // addTurns adds the turns that a record added to a thread. left is the number of turns of each thread not listed yet.
-func (t *Timeline) addTurns(list []TurnOffset, left lengths, d delta, at events.Offset) []TurnOffset {
+func (t *Timeline) addTurns(list []TurnOffset, left threadLengths, d delta, at events.Offset) []TurnOffset {
 	switch {
 	case d.thread == everyThread:
 		clear(left)

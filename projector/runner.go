@@ -119,8 +119,8 @@ type Runner struct {
 }
 
 const (
-	maxWait = 5 * time.Second      // between two attempts of a failing view
-	window  = 2 * time.Millisecond // single records that arrive within it share a commit
+	maxWait      = 5 * time.Second      // between two attempts of a failing view
+	commitWindow = 2 * time.Millisecond // single records that arrive within it share a commit
 )
 
 func (r *Runner) withDefaults() {
@@ -195,7 +195,7 @@ func (r *Runner) follow(ctx context.Context) error {
 			return err
 		}
 		l.shown(time.Since(began))
-		if err := r.pump(ctx, r.Pace.follow(l), window, func(c Cursor) { l.came(c.Offset) }); err != nil {
+		if err := r.pump(ctx, r.Pace.follow(l), commitWindow, func(c Cursor) { l.came(c.Offset) }); err != nil {
 			return err
 		}
 		r.Pace.rest(ctx, l, r.hurried())
@@ -348,7 +348,7 @@ func (r *Runner) moveTo(c Cursor) {
 func (r *Runner) pump(ctx context.Context, read reading, window time.Duration, progress func(Cursor)) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	q := &queue{limit: r.Ahead, facts: make(chan decoded, 64), room: make(chan struct{}, 1)}
+	q := &factQueue{limit: r.Ahead, facts: make(chan decoded, 64), room: make(chan struct{}, 1)}
 	go r.decode(ctx, read(ctx, events.Range{After: r.Cursor().Offset, Upto: r.Upto}), q)
 	defer q.drain()
 	defer stop()
@@ -377,7 +377,7 @@ func (r *Runner) pump(ctx context.Context, read reading, window time.Duration, p
 }
 
 // decode fills the queue, concurrently with the fold.
-func (r *Runner) decode(ctx context.Context, records iter.Seq2[events.Record, error], q *queue) {
+func (r *Runner) decode(ctx context.Context, records iter.Seq2[events.Record, error], q *factQueue) {
 	defer close(q.facts)
 	var kept blobs
 	for rec, err := range records {
@@ -410,7 +410,7 @@ func (r *Runner) factOf(ctx context.Context, kept *blobs, rec events.Record) (Fa
 
 // batch applies records until a commit is due: the view holds enough, no record arrived within window, or ctx is done,
 // so that the work so far is kept. more is false at the end of the records.
-func (r *Runner) batch(ctx context.Context, q *queue, window time.Duration) (c Cursor, more bool, err error) {
+func (r *Runner) batch(ctx context.Context, q *factQueue, window time.Duration) (c Cursor, more bool, err error) {
 	c = r.Cursor()
 	d, more := <-q.facts
 	var over <-chan time.Time
@@ -561,8 +561,8 @@ type decoded struct {
 	err  error
 }
 
-// queue holds facts between decoding and folding. It is bounded in bytes, but always takes a single fact.
-type queue struct {
+// factQueue holds facts between decoding and folding. It is bounded in bytes, but always takes a single fact.
+type factQueue struct {
 	limit int64
 	bytes atomic.Int64
 	facts chan decoded
@@ -570,7 +570,7 @@ type queue struct {
 }
 
 // put waits for room and adds the fact. It returns false if ctx ended first.
-func (q *queue) put(ctx context.Context, d decoded) bool {
+func (q *factQueue) put(ctx context.Context, d decoded) bool {
 	size := int64(len(d.fact.Data))
 	for q.bytes.Load() > 0 && q.bytes.Load()+size > q.limit {
 		select {
@@ -588,7 +588,7 @@ func (q *queue) put(ctx context.Context, d decoded) bool {
 	}
 }
 
-func (q *queue) took(d decoded) {
+func (q *factQueue) took(d decoded) {
 	q.bytes.Add(-int64(len(d.fact.Data)))
 	select {
 	case q.room <- struct{}{}:
@@ -597,7 +597,7 @@ func (q *queue) took(d decoded) {
 }
 
 // drain returns when the writer has ended.
-func (q *queue) drain() {
+func (q *factQueue) drain() {
 	for d := range q.facts {
 		q.took(d)
 	}

@@ -114,8 +114,8 @@ func onShelf(t *testing.T, run func(t *testing.T, l *log.Log, mem *memlog.Backen
 	})
 }
 
-// put appends turns with the ids given.
-func put(t *testing.T, l *log.Log, sub events.Subject, ids ...string) {
+// mustPut appends turns with the ids given.
+func mustPut(t *testing.T, l *log.Log, sub events.Subject, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
 		e, err := events.New("urn:test", sub, aTurn(id))
@@ -141,7 +141,7 @@ func running(t *testing.T, r *projector.Runner) (stop func()) {
 
 func TestRunnerCatchesUpAndGoesOn(t *testing.T) {
 	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
-		put(t, l, s1, "a", "b")
+		mustPut(t, l, s1, "a", "b")
 		v := &shelf{}
 		r := &projector.Runner{Log: l, View: v}
 		stop := running(t, r)
@@ -149,12 +149,12 @@ func TestRunnerCatchesUpAndGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.has(t, "a", "b")
-		put(t, l, s2, "c")
+		mustPut(t, l, s2, "c")
 		if err := r.Wait(t.Context(), 3); err != nil {
 			t.Fatal(err)
 		}
 		v.has(t, "a", "b", "c")
-		put(t, l, s1, "d")
+		mustPut(t, l, s1, "d")
 		stop() // records that were appended before are applied
 		v.has(t, "a", "b", "c", "d")
 		again := running(t, &projector.Runner{Log: l, View: v})
@@ -166,7 +166,7 @@ func TestRunnerCatchesUpAndGoesOn(t *testing.T) {
 func TestRunnerCommitsInBatches(t *testing.T) {
 	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		for i := range 10 {
-			put(t, l, s1, fmt.Sprint(i))
+			mustPut(t, l, s1, fmt.Sprint(i))
 		}
 		for _, c := range []struct {
 			batch   int
@@ -194,10 +194,10 @@ func TestRunnerQuarantines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
-				put(t, l, s1, "a")
-				put(t, l, s2, "b", "bad")
-				put(t, l, s1, "c")
-				put(t, l, s2, "d")
+				mustPut(t, l, s1, "a")
+				mustPut(t, l, s2, "b", "bad")
+				mustPut(t, l, s1, "c")
+				mustPut(t, l, s2, "d")
 				v := &shelf{refuse: func(f projector.Fact) error {
 					if f.ID == "bad" {
 						return fails()
@@ -212,8 +212,8 @@ func TestRunnerQuarantines(t *testing.T) {
 				if len(v.aside) != 1 || v.aside[0].Subject != s2 || v.aside[0].Offset != 3 || !strings.Contains(v.aside[0].Reason, "cannot be") {
 					t.Errorf("quarantined: %v", v.aside)
 				}
-				put(t, l, s2, "e")
-				put(t, l, s1, "f")
+				mustPut(t, l, s2, "e")
+				mustPut(t, l, s1, "f")
 				if err := (&projector.Runner{Log: l, View: v}).CatchUp(t.Context(), nil); err != nil {
 					t.Fatal(err)
 				}
@@ -232,7 +232,7 @@ func TestRunnerQuarantines(t *testing.T) {
 // The failure of a view is not the fault of a subject: the runner retries from its cursor and skips nothing.
 func TestRunnerTriesAgain(t *testing.T) {
 	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
-		put(t, l, s1, "a")
+		mustPut(t, l, s1, "a")
 		v := &shelf{broken: errors.New("no space")}
 		var said warnings
 		r := &projector.Runner{Log: l, View: v, Logger: said.logger()}
@@ -260,7 +260,7 @@ func TestRunnerKnowsItsLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onShelf(t, func(t *testing.T, l *log.Log, mem *memlog.Backend) {
-				put(t, l, s1, "a", "b", "c")
+				mustPut(t, l, s1, "a", "b", "c")
 				mem.Damage(2)
 				var said warnings
 				v := &shelf{cursor: cursor, stored: []string{"z"}}
@@ -282,7 +282,7 @@ func TestRunnerKnowsItsLog(t *testing.T) {
 // A runner without time to catch up stores in the view that there are more records.
 func TestRunnerLeaves(t *testing.T) {
 	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
-		put(t, l, s1, "a", "b", "c", "d", "e", "f")
+		mustPut(t, l, s1, "a", "b", "c", "d", "e", "f")
 		v := &shelf{refuse: func(projector.Fact) error { time.Sleep(300 * time.Millisecond); return nil }}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

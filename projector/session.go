@@ -24,11 +24,11 @@ func (s *Session) Offset() events.Offset { return s.History.Last() }
 // Apply folds the next record onto history and ledger, and returns its verdict. The caller updates the threads, because
 // it knows which records they are folded from. The caller also handles the records that a fork inherits.
 func (s *Session) Apply(f Fact) Verdict {
-	return sure(fold(&s.History.Timeline, s.Ledger, s.History.Bounded(f)))
+	return sure(foldNext(&s.History.Timeline, s.Ledger, s.History.Bounded(f)))
 }
 
-// fold applies the next record to a timeline and a ledger.
-func fold(t *Timeline, l *Ledger, f Fact) (Verdict, error) {
+// foldNext applies the next record to a timeline and a ledger.
+func foldNext(t *Timeline, l *Ledger, f Fact) (Verdict, error) {
 	before := t.Last()
 	f = f.Impossible(l.Kind, l.Created, before)
 	v, err := t.Add(f)

@@ -197,7 +197,7 @@ func (k *Snapshotter) overlook() {
 // due reports whether a session has enough new records to write its head.
 func (k *Snapshotter) due(sub events.Subject) bool {
 	c := k.changed[sub]
-	return c != nil && (due(int64(c.records), int64(k.Policy.Records)) || due(c.bytes, k.Policy.Bytes)) && k.worthwhile(sub, largeWhenBusy)
+	return c != nil && (isDue(int64(c.records), int64(k.Policy.Records)) || isDue(c.bytes, k.Policy.Bytes)) && k.worthwhile(sub, largeWhenBusy)
 }
 
 // worthwhile reports whether the new records justify the size of the head, if the head is at least large bytes. A head
@@ -215,7 +215,7 @@ const (
 	largeWhenIdle = 2 << 20
 )
 
-func due(n, limit int64) bool { return limit > 0 && n >= limit }
+func isDue(n, limit int64) bool { return limit > 0 && n >= limit }
 
 func (k *Snapshotter) count(rec events.Record) {
 	k.reached, k.reachedID, k.news = rec.Offset, rec.ID, true

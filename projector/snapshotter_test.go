@@ -107,7 +107,7 @@ func (b *bench) turns(sub events.Subject, n int) {
 // must checks the offsets of the snapshots. Those that are kept for a reason are negative.
 func (b *bench) must(sub events.Subject, want ...int) {
 	b.t.Helper()
-	if got := stored(b.t, b.store, sub); !slices.Equal(got, want) {
+	if got := snapshotOffsets(b.t, b.store, sub); !slices.Equal(got, want) {
 		b.t.Errorf("%s has snapshots at %v, want %v", sub, got, want)
 	}
 }
@@ -273,7 +273,7 @@ func TestSnapshotterKeepsTargets(t *testing.T) {
 		stop()
 		b.must(s1, -3, -6, -8)
 		b.must(fork, 9)
-		for _, m := range metas(b.t, b.store, s1) {
+		for _, m := range snapshotsIn(b.t, b.store, s1) {
 			if want := map[events.Offset]string{3: "rewind target", 6: "fork target", 8: "fork target"}[m.Offset]; m.Kept != want {
 				b.t.Errorf("%v is kept as %q", m.Offset, m.Kept)
 			}
@@ -544,7 +544,7 @@ func TestSnapshotterWritesInProportion(t *testing.T) {
 		if err := k.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if list := metas(t, st, sub); len(list) == 0 || list[len(list)-1].Offset < events.Offset(turns)-200 {
+		if list := snapshotsIn(t, st, sub); len(list) == 0 || list[len(list)-1].Offset < events.Offset(turns)-200 {
 			t.Errorf("of %d turns there are snapshots %v", turns, list)
 		}
 		return st.written.Load()

@@ -222,8 +222,8 @@ func (m measuredStrand) each(from, to int, take func(span)) {
 }
 
 // lengths returns the lengths of the threads in the order of names.
-func (s strands) lengths(names []string) lengths {
-	l := make(lengths, len(names))
+func (s strands) lengths(names []string) threadLengths {
+	l := make(threadLengths, len(names))
 	for i, name := range names {
 		l[i] = absent
 		if th := s[name]; th != nil {

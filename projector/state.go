@@ -55,7 +55,7 @@ func (s *state) offset() events.Offset { return s.history.Last() }
 func (s *state) apply(f Fact, resolve func() error) error {
 	own, rewound := s.own(), len(s.ledger.Rewinds)
 	f = s.history.Bounded(f)
-	v, err := fold(s.history, s.ledger, f)
+	v, err := foldNext(s.history, s.ledger, f)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *state) apply(f Fact, resolve func() error) error {
 
 // mark returns the threads after a chunk. It returns nil if the last live record is not in the chunk, or if the threads
 // are too large.
-func (s *state) mark(c *chunk) *strandsMark {
+func (s *state) mark(c *chunkContent) *strandsMark {
 	last := s.history.lastLive(s.history.Len()-1) - s.history.inherited()
 	if last < c.first || last >= c.end() {
 		return nil

@@ -135,8 +135,8 @@ func mustHead(t *testing.T, src projector.Source, st snapshot.Store, sub events.
 	return snap
 }
 
-// metas lists the snapshots of a store, oldest first.
-func metas(t *testing.T, st snapshot.Store, sub events.Subject) []snapshot.Meta {
+// snapshotsIn lists the snapshots of a store, oldest first.
+func snapshotsIn(t *testing.T, st snapshot.Store, sub events.Subject) []snapshot.Meta {
 	t.Helper()
 	list, err := st.List(t.Context(), sub, projector.SessionFold)
 	if err != nil {
@@ -146,11 +146,11 @@ func metas(t *testing.T, st snapshot.Store, sub events.Subject) []snapshot.Meta 
 	return list
 }
 
-// stored returns the offsets of a session's snapshots. Those that are kept for a reason are negative.
-func stored(t *testing.T, st snapshot.Store, sub events.Subject) []int {
+// snapshotOffsets returns the offsets of a session's snapshots. Those that are kept for a reason are negative.
+func snapshotOffsets(t *testing.T, st snapshot.Store, sub events.Subject) []int {
 	t.Helper()
 	list := []int{}
-	for _, m := range metas(t, st, sub) {
+	for _, m := range snapshotsIn(t, st, sub) {
 		if m.Kept != "" {
 			list = append(list, -int(m.Offset))
 		} else {

@@ -31,7 +31,7 @@ func foldOf(level int) string {
 type table struct {
 	subject events.Subject
 	levels  [][]*entry // from the chunks up; the higher the level, the older the records
-	open    *chunk
+	open    *chunkContent
 	next    map[string]int // number of turns ever added to each thread
 }
 
@@ -45,7 +45,7 @@ type entry struct {
 	Turns   map[string][2]int `json:"turns,omitempty"` // number of the first turn, and count, by thread
 	Mark    *strandsMark      `json:"mark,omitempty"`
 
-	chunk *chunk // nil if it is stored
+	chunk *chunkContent // nil if it is stored
 }
 
 // strandsMark holds the threads right after a record of a chunk, so that a rewind need not fold them from the start.
@@ -63,10 +63,10 @@ type lostError struct{ reason string }
 
 func (e *lostError) Error() string { return e.reason }
 
-func lost(format string, args ...any) error { return &lostError{fmt.Sprintf(format, args...)} }
+func lostf(format string, args ...any) error { return &lostError{fmt.Sprintf(format, args...)} }
 
 func newTable(sub events.Subject) *table {
-	return &table{subject: sub, open: &chunk{}, next: make(map[string]int)}
+	return &table{subject: sub, open: &chunkContent{}, next: make(map[string]int)}
 }
 
 // close ends the open chunk.
@@ -77,7 +77,7 @@ func (t *table) close(m *strandsMark) {
 		t.levels = make([][]*entry, 1)
 	}
 	t.levels[0] = append(t.levels[0], e)
-	t.open = &chunk{first: c.end()}
+	t.open = &chunkContent{first: c.end()}
 }
 
 // sealed returns a table of the same records without an open chunk. Later changes of t do not affect it.
@@ -212,14 +212,14 @@ func (t *table) find(ctx context.Context, l *Loader, match func(*entry) bool) (*
 					i--
 				}
 				if i < 0 {
-					return nil, lost("an index of %s at %v does not list what it should", t.subject, e.To)
+					return nil, lostf("an index of %s at %v does not list what it should", t.subject, e.To)
 				}
 				e = below[i]
 			}
 			return e, nil
 		}
 	}
-	return nil, lost("no chunk of %s has the record", t.subject)
+	return nil, lostf("no chunk of %s has the record", t.subject)
 }
 
 // chunks calls each for every chunk with records between two numbers, both inclusive, oldest first.
@@ -255,8 +255,8 @@ func (t *table) chunks(ctx context.Context, l *Loader, from, to int, each func(*
 }
 
 // chunk returns the chunk of an entry. Callers share it through the cache.
-func (l *Loader) chunk(ctx context.Context, sub events.Subject, e *entry) (*chunk, error) {
-	if c, ok := l.cache.get(e.Hash).(*chunk); ok && e.chunk == nil {
+func (l *Loader) chunk(ctx context.Context, sub events.Subject, e *entry) (*chunkContent, error) {
+	if c, ok := l.cache.get(e.Hash).(*chunkContent); ok && e.chunk == nil {
 		return c, nil
 	}
 	c, size, err := l.readChunk(ctx, sub, e)
@@ -268,12 +268,12 @@ func (l *Loader) chunk(ctx context.Context, sub events.Subject, e *entry) (*chun
 
 // readChunk reads the chunk of an entry, and returns its stored size, or 0 if it is not stored yet. If the chunk is
 // missing or altered, readChunk logs one warning, removes it, rebuilds it from the log and stores it.
-func (l *Loader) readChunk(ctx context.Context, sub events.Subject, e *entry) (*chunk, int, error) {
+func (l *Loader) readChunk(ctx context.Context, sub events.Subject, e *entry) (*chunkContent, int, error) {
 	if e.chunk != nil {
 		return e.chunk, 0, nil
 	}
 	data, err := l.stored(ctx, e.meta(sub, ChunkFold))
-	var c *chunk
+	var c *chunkContent
 	if err == nil {
 		c, err = decodeChunk(data)
 	}
@@ -289,11 +289,11 @@ func (l *Loader) readChunk(ctx context.Context, sub events.Subject, e *entry) (*
 		}
 	}
 	if c.first != e.First || len(c.offsets) != e.Records {
-		return nil, 0, lost("the chunk of %s at %v is another one", sub, e.To)
+		return nil, 0, lostf("the chunk of %s at %v is another one", sub, e.To)
 	}
 	for name, turns := range e.Turns {
 		if b := c.turns[name]; b == nil || b.First != turns[0] || len(b.Turns) != turns[1] {
-			return nil, 0, lost("the chunk of %s at %v has other turns", sub, e.To)
+			return nil, 0, lostf("the chunk of %s at %v has other turns", sub, e.To)
 		}
 	}
 	return c, len(data), nil
@@ -320,7 +320,7 @@ func (l *Loader) index(ctx context.Context, sub events.Subject, e *entry, level 
 			return nil, ctx.Err()
 		}
 		l.removed(ctx, m)
-		return nil, lost("%s at %v: %v", m.Fold, e.To, err)
+		return nil, lostf("%s at %v: %v", m.Fold, e.To, err)
 	}
 	l.cache.put(e.Hash, list, len(data))
 	return list, nil
@@ -357,16 +357,16 @@ func (l *Loader) stored(ctx context.Context, m snapshot.Meta) ([]byte, error) {
 }
 
 // remake rebuilds a chunk from the log and stores it.
-func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chunk, []byte, error) {
+func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chunkContent, []byte, error) {
 	next := make(map[string]int, len(e.Turns))
 	for name, turns := range e.Turns {
 		next[name] = turns[0]
 	}
-	c := &chunk{first: e.First}
+	c := &chunkContent{first: e.First}
 	var before *named
 	for rec, err := range l.read(ctx, events.Range{Subject: sub, After: e.From - 1, Upto: e.To}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
-			return nil, nil, lost("a chunk at %v cannot be made again: %v", e.To, damage)
+			return nil, nil, lostf("a chunk at %v cannot be made again: %v", e.To, damage)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -387,7 +387,7 @@ func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chu
 		return nil, nil, err
 	}
 	if snapshot.Sum(data) != e.Hash {
-		return nil, nil, lost("the chunk at %v is not the log's", e.To)
+		return nil, nil, lostf("the chunk at %v is not the log's", e.To)
 	}
 	if l.Snapshots != nil && !l.ReadOnly {
 		if err := l.Snapshots.Put(ctx, snapshot.Snapshot{Meta: e.meta(sub, ChunkFold), Data: data}); err != nil {

@@ -123,16 +123,16 @@ func (th *Thread) hash(h hash.Hash) {
 	writePart(h, 'm', th.Meta)
 	for i := range th.Turns {
 		turn := &th.Turns[i]
-		pinned := []byte{0}
+		flag := []byte{0}
 		if turn.Pinned {
-			pinned[0] = 1
+			flag[0] = 1
 		}
 		writePart(h, 't', turn.Raw)
 		writePart(h, 'b', turn.Bytes)
 		writePart(h, 'i', []byte(turn.ID))
 		writePart(h, 's', []byte(turn.Timestamp))
 		writePart(h, 'a', turn.Meta)
-		writePart(h, 'p', pinned)
+		writePart(h, 'p', flag)
 		if turn.Run != nil {
 			writePart(h, 'r', []byte(turn.Run.String()))
 		}

@@ -29,12 +29,12 @@ type Timeline struct {
 	older    *pager          // reads records below base
 	offsets  []events.Offset // of every record from base on, inherited ones first, ascending
 	ends     ends
-	sources  []source       // of the inherited records
+	sources  []sourceRange  // of the inherited records
 	points   []point        // where the list did anything but grow
 	names    []string       // thread names, in order of appearance
 	numbers  map[string]int // set if there are many names; nil: built on demand
 	deltas   []delta        // changes of each record from base on to the threads' lengths
-	lengths  lengths        // of the threads in the list after the last record
+	lengths  threadLengths  // of the threads in the list after the last record
 	marks    []mark         // lengths at some records, as starting points for rewinds
 	nextMark int            // first record that may get the next mark
 	named    named          // data of own records
@@ -53,8 +53,8 @@ type recordRef struct {
 	at     events.Offset
 }
 
-// source is the subject of the records up to number end.
-type source struct {
+// sourceRange is the subject of the records up to number end.
+type sourceRange struct {
 	subject events.Subject
 	end     int
 }
@@ -77,7 +77,7 @@ type stretch struct {
 // absent is the length of a thread that does not exist; an empty one has 0.
 const absent = -1
 
-type lengths []int // by thread number
+type threadLengths []int // by thread number
 
 // everyThread is the thread of a delta that affects all existing threads.
 const everyThread = -1
@@ -90,7 +90,7 @@ type delta struct {
 
 type mark struct {
 	record  int
-	lengths lengths
+	lengths threadLengths
 }
 
 // markEvery bounds the number of records whose lengths a rewind adds up.
@@ -183,7 +183,7 @@ func (t *Timeline) addSource(sub events.Subject, end int) {
 		t.sources[last].end = end
 		return
 	}
-	t.sources = append(t.sources, source{sub, end})
+	t.sources = append(t.sources, sourceRange{sub, end})
 }
 
 // inherited returns the number of records from other sessions.

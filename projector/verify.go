@@ -63,7 +63,7 @@ func (l *Loader) Verify(ctx context.Context, progress func(records int)) (Verifi
 	if l.Snapshots == nil {
 		return v, nil
 	}
-	c := checking{Loader: l, v: &v, afresh: l.refolding(), seen: make(map[part]bool), corrupt: make(map[string]bool)}
+	c := checking{Loader: l, v: &v, afresh: l.refolding(), seen: make(map[partID]bool), corrupt: make(map[string]bool)}
 	return v, c.all(ctx)
 }
 
@@ -82,21 +82,21 @@ func (l *Loader) refolding() *Loader {
 	return &Loader{Source: l.Source, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, ReadOnly: true, sizes: l.sizes, afresh: true}
 }
 
-// part identifies a stored part of a session: a head, a chunk or an index.
-type part struct {
+// partID identifies a stored part of a session: a head, a chunk or an index.
+type partID struct {
 	subject events.Subject
 	fold    string
 	offset  events.Offset
 }
 
-func partOf(m snapshot.Meta) part { return part{m.Subject, m.Fold, m.Offset} }
+func partOf(m snapshot.Meta) partID { return partID{m.Subject, m.Fold, m.Offset} }
 
 // checking compares stored snapshots with folds from the first record.
 type checking struct {
 	*Loader
 	v       *Verified
 	afresh  *Loader
-	seen    map[part]bool   // parts that were compared
+	seen    map[partID]bool // parts that were compared
 	corrupt map[string]bool // names of files that are not valid snapshots
 }
 
@@ -252,7 +252,7 @@ func (l *Loader) Rebuild(ctx context.Context, p Policy, progress func(sessions i
 			order = append(order, rec.Subject)
 		}
 	}
-	fromZero, fresh := l.refolding(), make(map[part]bool)
+	fromZero, fresh := l.refolding(), make(map[partID]bool)
 	put := func(ctx context.Context, s snapshot.Snapshot) error {
 		if fresh[partOf(s.Meta)] {
 			return nil
@@ -283,7 +283,7 @@ func (l *Loader) Rebuild(ctx context.Context, p Policy, progress func(sessions i
 }
 
 // dropOthers removes all snapshots but the fresh ones, and all files that are not valid snapshots.
-func (l *Loader) dropOthers(ctx context.Context, fresh map[part]bool) error {
+func (l *Loader) dropOthers(ctx context.Context, fresh map[partID]bool) error {
 	for m, err := range l.Snapshots.All(ctx) {
 		if corrupt, ok := errors.AsType[*snapshot.CorruptError](err); ok {
 			if err := l.Snapshots.Discard(ctx, corrupt.Name); err != nil {

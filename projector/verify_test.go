@@ -46,7 +46,7 @@ func TestVerifyAfterRebuild(t *testing.T) {
 func TestVerifyFindsAndRebuildMends(t *testing.T) {
 	put := func(t *testing.T, files *snapshot.Files, sub events.Subject, change func(*snapshot.Snapshot)) {
 		t.Helper()
-		list := metas(t, files, sub)
+		list := snapshotsIn(t, files, sub)
 		snap, err := files.Get(t.Context(), list[len(list)-1])
 		if err != nil {
 			t.Fatal(err)
@@ -189,7 +189,7 @@ func TestRebuildFollowsPolicy(t *testing.T) {
 	if n, err := l.Rebuild(t.Context(), projector.Policy{Records: 2}, nil); err != nil || n != 1 {
 		t.Fatalf("rebuilt %d, %v", n, err)
 	}
-	if a, b := stored(t, files, s1), stored(t, files, s2); !slices.Equal(a, []int{7}) || len(b) > 0 {
+	if a, b := snapshotOffsets(t, files, s1), snapshotOffsets(t, files, s2); !slices.Equal(a, []int{7}) || len(b) > 0 {
 		t.Errorf("s1 %v, s2 %v", a, b)
 	}
 	l.Source = damaged{tale(t), []events.Offset{2}}
@@ -199,7 +199,7 @@ func TestRebuildFollowsPolicy(t *testing.T) {
 	if v := mustVerify(t, l); v.Snapshots != 1 || len(v.Findings) != 1 || v.Findings[0].Offset != 2 {
 		t.Errorf("%+v", v)
 	}
-	if n, err := l.Rebuild(t.Context(), projector.Policy{Records: -1}, nil); err != nil || n != 0 || len(stored(t, files, s2)) > 0 {
+	if n, err := l.Rebuild(t.Context(), projector.Policy{Records: -1}, nil); err != nil || n != 0 || len(snapshotOffsets(t, files, s2)) > 0 {
 		t.Errorf("rebuilt %d, %v", n, err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Activity reads spending and activity by day. It is safe for concurrent use.
-type Activity struct{ *reader }
+type Activity struct{ *viewReader }
 
 // OpenActivity opens the search view in a directory. If the directory has no readable view, the error is ErrNoView.
 func OpenActivity(ctx context.Context, dir string) (Activity, error) {
@@ -229,7 +229,7 @@ func (a Activity) Calls(ctx context.Context, namespace string) iter.Seq2[Call, e
 	return func(yield func(Call, error) bool) {
 		rows, err := a.db.QueryContext(ctx, `SELECT session, offset, day, at, model, tool, response, call, error
 			FROM calls WHERE namespace=? ORDER BY call, offset, thread, number, part`, namespace)
-		var same calls
+		var same callGroup
 		err = each(rows, err, func() error {
 			var c Call
 			var response, id string
@@ -241,7 +241,7 @@ func (a Activity) Calls(ctx context.Context, namespace string) iter.Seq2[Call, e
 				if !same.yield(yield) {
 					return errEnough
 				}
-				same = calls{id: id}
+				same = callGroup{id: id}
 			}
 			same.add(c, response, isError)
 			return nil
@@ -254,15 +254,15 @@ func (a Activity) Calls(ctx context.Context, namespace string) iter.Seq2[Call, e
 	}
 }
 
-// calls holds the calls with one id.
-type calls struct {
+// callGroup holds the calls with one id.
+type callGroup struct {
 	id   string
 	list []Call
 	seen map[string]bool // by response, or session
 	last map[string]int  // by session
 }
 
-func (s *calls) add(c Call, response string, isError bool) {
+func (s *callGroup) add(c Call, response string, isError bool) {
 	if s.seen == nil {
 		s.seen, s.last = make(map[string]bool), make(map[string]int)
 	}
@@ -284,7 +284,7 @@ func (s *calls) add(c Call, response string, isError bool) {
 	s.list = append(s.list, c)
 }
 
-func (s *calls) yield(yield func(Call, error) bool) bool {
+func (s *callGroup) yield(yield func(Call, error) bool) bool {
 	for _, c := range s.list {
 		if !yield(c, nil) {
 			return false

@@ -45,8 +45,8 @@ type activity struct {
 	days  map[dayKey]int // number of turns
 }
 
-// where locates a turn or a cost.
-type where struct {
+// turnLocation locates a turn or a cost.
+type turnLocation struct {
 	subject events.Subject
 	offset  events.Offset
 	thread  string
@@ -54,7 +54,7 @@ type where struct {
 }
 
 type usageRow struct {
-	where
+	turnLocation
 	costKey
 	source, response string
 	usd              events.Amount
@@ -65,7 +65,7 @@ type usageRow struct {
 }
 
 type callRow struct {
-	where
+	turnLocation
 	part                 int
 	day, model, response string
 	at                   events.Timestamp
@@ -92,7 +92,7 @@ const rowSize = 300
 
 // turnRow is a turn with its location and time.
 type turnRow struct {
-	where
+	turnLocation
 	at     events.Timestamp
 	run    *events.RunRef
 	again  bool
@@ -110,12 +110,12 @@ func (a *activity) turn(t turnRow, said projector.Said) int64 {
 	}
 	rows := len(said.Tools)
 	if said.Usage != (events.Tokens{}) && isCount(said.Usage) {
-		a.usage = append(a.usage, usageRow{where: t.where, costKey: newCostKey(day, said.Model, t.run), source: InTurn, response: said.Response,
+		a.usage = append(a.usage, usageRow{turnLocation: t.turnLocation, costKey: newCostKey(day, said.Model, t.run), source: InTurn, response: said.Response,
 			tokens: said.Usage, terms: said.Terms, at: t.at, again: t.again})
 		rows++
 	}
 	for i, use := range said.Tools {
-		a.calls = append(a.calls, callRow{t.where, i, day, said.Model, said.Response, t.at, use})
+		a.calls = append(a.calls, callRow{t.turnLocation, i, day, said.Model, said.Response, t.at, use})
 	}
 	return int64(rows * rowSize)
 }
@@ -123,7 +123,8 @@ func (a *activity) turn(t turnRow, said projector.Said) int64 {
 // cost adds the row of a cost, and returns its approximate memory in bytes.
 func (a *activity) cost(f projector.Fact, p *events.CostAccrued) int64 {
 	c := projector.CostOf(f, p)
-	row := usageRow{where: where{subject: f.Subject, offset: f.Offset}, costKey: newCostKey(c.Day(), c.Model, c.Run), source: c.Source, response: c.Response,
+	row := usageRow{turnLocation: turnLocation{subject: f.Subject, offset: f.Offset},
+		costKey: newCostKey(c.Day(), c.Model, c.Run), source: c.Source, response: c.Response,
 		usd: c.USD, tokens: c.Tokens, terms: events.TermsOf(p.Raw), at: c.Time}
 	a.usage = append(a.usage, row)
 	return rowSize
@@ -152,9 +153,9 @@ func (a *activity) drop(sub events.Subject) {
 }
 
 // store writes the rows.
-func (a *activity) store(ctx context.Context, f *file) error {
+func (a *activity) store(ctx context.Context, f *viewFile) error {
 	for _, r := range a.usage {
-		if err := f.put(ctx, "usage", append(r.where.columns(), r.source, r.day, r.model, r.response, r.run.Kind, r.run.ID, string(r.usd),
+		if err := f.put(ctx, "usage", append(r.turnLocation.columns(), r.source, r.day, r.model, r.response, r.run.Kind, r.run.ID, string(r.usd),
 			r.tokens.Input, r.tokens.Output, r.tokens.Reasoning, r.tokens.CacheRead, r.tokens.CacheWrite,
 			r.terms.CacheHour, r.terms.Searches, r.terms.Speed, r.terms.Tier, r.terms.Region, string(r.at), r.again)...); err != nil {
 			return err
@@ -175,7 +176,7 @@ func (a *activity) store(ctx context.Context, f *file) error {
 }
 
 // columns returns the first columns of a row.
-func (w where) columns() []any {
+func (w turnLocation) columns() []any {
 	return []any{w.subject.Namespace, w.subject.ID, int64(w.offset), w.thread, w.number}
 }
 

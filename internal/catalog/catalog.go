@@ -19,18 +19,18 @@ import (
 // Catalog is the view over all sessions and documents, for the process that writes it. It is a projector.View. Reader
 // reads it.
 type Catalog struct {
-	file
+	viewFile
 	opening   Opening
 	lastKey   int64
 	sessions  map[events.Subject]*list.Element // of *session
 	recent    *list.List                       // most recently used first
-	dirty     []*session                       // in the order of their first change
+	dirty     []*sessionRow                    // in the order of their first change
 	footprint int                              // memory of all sessions in memory that are not dirty, in bytes
 	held      int64                            // approximate memory of the changes, in bytes
 	documents map[events.Subject]*document     // changed since the last commit
 	aside     map[events.Subject]bool
-	gone      map[events.Subject]int64 // subjects that are folded again from the start, with the keys of sessions
-	paid      map[responseKey][]paid   // costs since the last commit that name a response
+	gone      map[events.Subject]int64       // subjects that are folded again from the start, with the keys of sessions
+	paid      map[responseKey][]paidResponse // costs since the last commit that name a response
 }
 
 // memory is the approximate size of the cache of folded sessions. perRecord is the approximate memory that a record
@@ -46,7 +46,7 @@ func New(dir string, opening Opening, lg *slog.Logger) *Catalog {
 }
 
 func newCatalog(path, set string, opening Opening, lg *slog.Logger) *Catalog {
-	c := &Catalog{file: file{form: catalogForm, path: path, set: set, logger: lg}, opening: opening}
+	c := &Catalog{viewFile: viewFile{form: catalogForm, path: path, set: set, logger: lg}, opening: opening}
 	c.clear()
 	return c
 }
@@ -111,7 +111,7 @@ func (c *Catalog) Apply(ctx context.Context, f projector.Fact) error {
 }
 
 // touch marks a session for the next commit.
-func (c *Catalog) touch(s *session) {
+func (c *Catalog) touch(s *sessionRow) {
 	if !s.dirty {
 		s.dirty = true
 		c.dirty = append(c.dirty, s)
@@ -120,7 +120,7 @@ func (c *Catalog) touch(s *session) {
 	}
 }
 
-func (c *Catalog) applyTo(ctx context.Context, s *session, f projector.Fact) error {
+func (c *Catalog) applyTo(ctx context.Context, s *sessionRow, f projector.Fact) error {
 	if fork := f.ForkOf(s.history); fork != nil {
 		if err := c.inherit(ctx, s, fork); err != nil {
 			return err
@@ -143,7 +143,7 @@ func (c *Catalog) applyTo(ctx context.Context, s *session, f projector.Fact) err
 }
 
 // inherit starts a fork with the state of its parent. A fork of a missing session inherits nothing.
-func (c *Catalog) inherit(ctx context.Context, s *session, fork *events.Fork) error {
+func (c *Catalog) inherit(ctx context.Context, s *sessionRow, fork *events.Fork) error {
 	sub := events.Session(s.Namespace, fork.Session)
 	if c.aside[sub] {
 		return &projector.FoldError{Err: fmt.Errorf("it is a fork of %s, which is quarantined", sub)}
@@ -161,7 +161,7 @@ func (c *Catalog) inherit(ctx context.Context, s *session, fork *events.Fork) er
 }
 
 // begins creates a session without records.
-func (c *Catalog) begins(sub events.Subject) *session {
+func (c *Catalog) begins(sub events.Subject) *sessionRow {
 	s := newSession(sub)
 	if s.key = c.gone[sub]; s.key == 0 {
 		c.lastKey++
@@ -172,16 +172,16 @@ func (c *Catalog) begins(sub events.Subject) *session {
 }
 
 // keep adds a session to the cache.
-func (c *Catalog) keep(s *session) {
+func (c *Catalog) keep(s *sessionRow) {
 	c.sessions[s.subject] = c.recent.PushFront(s)
 	c.footprint += s.footprint()
 }
 
 // session returns the folded state of a session, or nil.
-func (c *Catalog) session(ctx context.Context, sub events.Subject) (*session, error) {
+func (c *Catalog) session(ctx context.Context, sub events.Subject) (*sessionRow, error) {
 	if e := c.sessions[sub]; e != nil {
 		c.recent.MoveToFront(e)
-		return e.Value.(*session), nil
+		return e.Value.(*sessionRow), nil
 	}
 	if _, gone := c.gone[sub]; gone {
 		return nil, nil
@@ -211,7 +211,7 @@ func (c *Catalog) session(ctx context.Context, sub events.Subject) (*session, er
 
 // shorten drops the stored blocks of a long history from memory. So neither the memory of a session nor its commits
 // grow with its length.
-func (c *Catalog) shorten(ctx context.Context, s *session) {
+func (c *Catalog) shorten(ctx context.Context, s *sessionRow) {
 	ctx = context.WithoutCancel(ctx)
 	s.history.Shorten(func(n int) (block []byte, err error) {
 		found, err := c.find(ctx, "SELECT data FROM marks{set} WHERE session=? AND number=?", []any{s.key, n}, []any{&block})
@@ -231,7 +231,7 @@ func (c *Catalog) loadBlocks(ctx context.Context, key int64) ([][]byte, error) {
 		return nil, err
 	}
 	rows, err := st.QueryContext(ctx, key)
-	return collect(rows, err, one[[]byte])
+	return collect(rows, err, oneColumn[[]byte])
 }
 
 // Held implements projector.View.
@@ -240,15 +240,15 @@ func (c *Catalog) Held() int64 { return c.held }
 // Quarantine implements projector.View.
 func (c *Catalog) Quarantine(q projector.Quarantine) {
 	c.aside[q.Subject] = true
-	c.file.aside = append(c.file.aside, q)
+	c.viewFile.aside = append(c.viewFile.aside, q)
 	delete(c.documents, q.Subject)
 	c.undefer(q.Subject)
 	e := c.sessions[q.Subject]
 	if e == nil {
 		return
 	}
-	s := e.Value.(*session)
-	c.dirty = slices.DeleteFunc(c.dirty, func(d *session) bool { return d == s })
+	s := e.Value.(*sessionRow)
+	c.dirty = slices.DeleteFunc(c.dirty, func(d *sessionRow) bool { return d == s })
 	delete(c.sessions, q.Subject)
 	c.recent.Remove(e)
 }
@@ -270,7 +270,7 @@ func (c *Catalog) Commit(ctx context.Context, cursor projector.Cursor) error {
 	c.scrub(ctx)
 	clear(c.paid)
 	for c.footprint > memory && c.recent.Len() > 1 {
-		s := c.recent.Remove(c.recent.Back()).(*session)
+		s := c.recent.Remove(c.recent.Back()).(*sessionRow)
 		delete(c.sessions, s.subject)
 		c.footprint -= s.footprint()
 	}
@@ -315,7 +315,7 @@ func (c *Catalog) store(ctx context.Context) error {
 	if err := c.storePaid(ctx); err != nil {
 		return err
 	}
-	slices.SortFunc(c.dirty, func(a, b *session) int { return cmp.Compare(a.key, b.key) }) // neighbouring keys share a page
+	slices.SortFunc(c.dirty, func(a, b *sessionRow) int { return cmp.Compare(a.key, b.key) }) // neighbouring keys share a page
 	for _, s := range c.dirty {
 		if err := c.storeSession(ctx, s); err != nil {
 			return err
@@ -335,11 +335,11 @@ var (
 	updateSession = "UPDATE sessions{set} SET (" + strings.TrimPrefix(sessionColumns, "namespace, id, ") + ")=(" + placeholders(36) + ") WHERE session=?"
 )
 
-func (c *Catalog) storeSession(ctx context.Context, s *session) error {
+func (c *Catalog) storeSession(ctx context.Context, s *sessionRow) error {
 	if err := s.settle(); err != nil {
 		return err
 	}
-	text, row := insertSession, values(append(s.columns(), &s.key))
+	text, row := insertSession, valuesOf(append(s.columns(), &s.key))
 	if s.stored {
 		text, row = updateSession, row[2:]
 	}

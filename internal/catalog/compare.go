@@ -89,17 +89,17 @@ func openTable(ctx context.Context, q querier, table, order string) (*tableRows,
 	return &tableRows{rows, columns}, nil
 }
 
-// row holds the stored columns of a row.
-type row []cell
+// storedRow holds the stored columns of a row.
+type storedRow []cell
 
 type cell struct{ value any }
 
 // next returns the next row, or nil after the last one.
-func (t *tableRows) next() (row, error) {
+func (t *tableRows) next() (storedRow, error) {
 	if !t.Next() {
 		return nil, t.Err()
 	}
-	r, targets := make(row, len(t.columns)), make([]any, len(t.columns))
+	r, targets := make(storedRow, len(t.columns)), make([]any, len(t.columns))
 	for i := range r {
 		targets[i] = &r[i].value
 	}
@@ -107,7 +107,7 @@ func (t *tableRows) next() (row, error) {
 }
 
 // name returns enough columns to identify a row.
-func (r row) name() string { return fmt.Sprint(r[:min(len(r), 3)]) }
+func (r storedRow) name() string { return fmt.Sprint(r[:min(len(r), 3)]) }
 
 func (c cell) equals(d cell) bool {
 	a, isBytes := c.value.([]byte)

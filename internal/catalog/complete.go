@@ -21,7 +21,7 @@ func Glance(ctx context.Context, dir string) (Reader, error) {
 	return Reader{r}, err
 }
 
-func glance(ctx context.Context, f form, path string) (*reader, error) {
+func glance(ctx context.Context, f form, path string) (*viewReader, error) {
 	mode, err := glanceMode(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrNoView, err)
@@ -49,7 +49,7 @@ const window = 2000
 // the result contains the first and the last in order of ids. So the results have the same common prefix as all
 // matches. With thousands of matches, the others are recently written sessions.
 func (r Reader) Beginning(ctx context.Context, namespace, text string, limit int) ([]Session, error) {
-	end := after(text)
+	end := sortBehind(text)
 	list, err := r.sessions(ctx, fmt.Sprintf(`SELECT session FROM (
 			SELECT * FROM (SELECT session, head_offset FROM sessions WHERE namespace=?1 AND id>=?2 AND id<?3 ORDER BY id LIMIT %[1]d)
 			UNION SELECT session, head_offset FROM (SELECT session, id, head_offset FROM sessions WHERE namespace=?1 ORDER BY head_offset DESC LIMIT %[1]d)
@@ -68,9 +68,9 @@ func (r Reader) Beginning(ctx context.Context, namespace, text string, limit int
 	return list, err
 }
 
-// after returns a value that SQLite sorts behind all texts with a prefix. If there is no such text, it returns a blob:
-// blobs sort behind every text.
-func after(text string) any {
+// sortBehind returns a value that SQLite sorts behind all texts with a prefix. If there is no such text, it returns a
+// blob: blobs sort behind every text.
+func sortBehind(text string) any {
 	b := []byte(text)
 	for len(b) > 0 && b[len(b)-1] == 0xff {
 		b = b[:len(b)-1]
@@ -104,7 +104,7 @@ func (r Reader) sessions(ctx context.Context, keys string, args ...any) ([]Sessi
 func (r Reader) Named(ctx context.Context, namespace, name string) (Session, bool, error) {
 	if name == "last" {
 		page, err := r.List(ctx, Query{Namespace: namespace, Sort: ByActive, Limit: 1})
-		return first(page.Sessions), len(page.Sessions) > 0, err
+		return firstOf(page.Sessions), len(page.Sessions) > 0, err
 	}
 	whole := []string{name}
 	if id, err := events.UnescapeID(name); err == nil && id != name {
@@ -122,7 +122,7 @@ func (r Reader) Named(ctx context.Context, namespace, name string) (Session, boo
 	var list, exact []Session
 	for _, root := range append(roots, "") {
 		id := root + name
-		found, err := r.sessions(ctx, "SELECT session FROM sessions WHERE namespace=? AND id>=? AND id<? ORDER BY id LIMIT 2", namespace, id, after(id))
+		found, err := r.sessions(ctx, "SELECT session FROM sessions WHERE namespace=? AND id>=? AND id<? ORDER BY id LIMIT 2", namespace, id, sortBehind(id))
 		if err != nil {
 			return Session{}, false, err
 		}
@@ -134,10 +134,10 @@ func (r Reader) Named(ctx context.Context, namespace, name string) (Session, boo
 	if len(exact) > 0 {
 		list = exact
 	}
-	return first(list), len(list) == 1, nil
+	return firstOf(list), len(list) == 1, nil
 }
 
-func first(list []Session) Session {
+func firstOf(list []Session) Session {
 	if len(list) == 0 {
 		return Session{}
 	}
@@ -156,7 +156,7 @@ func (r Reader) Timeline(ctx context.Context, namespace, id string) (*projector.
 	if err == nil {
 		var rows *sql.Rows
 		rows, err = r.db.QueryContext(ctx, "SELECT data FROM marks WHERE session=? ORDER BY number", s.key)
-		blocks, err = collect(rows, err, one[[]byte])
+		blocks, err = collect(rows, err, oneColumn[[]byte])
 	}
 	if err != nil {
 		return nil, false, r.wrap(err)
@@ -224,7 +224,7 @@ func (r Reader) Models(ctx context.Context, namespace string) ([]string, error) 
 
 func (r Reader) texts(ctx context.Context, text string, args ...any) ([]string, error) {
 	rows, err := r.db.QueryContext(ctx, text, args...)
-	list, err := collect(rows, err, one[string])
+	list, err := collect(rows, err, oneColumn[string])
 	return list, r.wrap(err)
 }
 
@@ -257,7 +257,7 @@ func SpokenIn(ctx context.Context, dir, namespace, session string, upto events.O
 
 // rowAt returns the last row of the search view at or before an offset. Rows are in log order, except those of sessions
 // that were folded again.
-func (r *reader) rowAt(ctx context.Context, upto events.Offset) (int64, error) {
+func (r *viewReader) rowAt(ctx context.Context, upto events.Offset) (int64, error) {
 	var low, high int64
 	err := r.db.QueryRowContext(ctx, "SELECT rowid FROM turns ORDER BY rowid DESC LIMIT 1").Scan(&high)
 	if err != nil {

@@ -139,7 +139,7 @@ func (c *Catalog) document(ctx context.Context, sub events.Subject) (*document, 
 }
 
 func (c *Catalog) storeDocument(ctx context.Context, d *document) error {
-	if err := c.put(ctx, "documents", values(d.columns())...); err != nil {
+	if err := c.put(ctx, "documents", valuesOf(d.columns())...); err != nil {
 		return err
 	}
 	sub := d.Subject

@@ -102,7 +102,7 @@ func TestDocumentsAgreeWithModel(t *testing.T) {
 	testkit.NotUnderRace(t)
 	rapid.Check(t, func(t *rapid.T) {
 		records, dir := testkit.Documents().Draw(t, "log"), temporary(t)
-		c := fold(t, filepath.Join(dir, FileName), current, records, true)
+		c := foldRecords(t, filepath.Join(dir, FileName), current, records, true)
 		must(t, c.Close())
 		r, err := Open(t.Context(), dir)
 		must(t, err)
@@ -139,9 +139,9 @@ func TestDocumentBatchesChangeNothing(t *testing.T) {
 	testkit.NotUnderRace(t)
 	rapid.Check(t, func(t *rapid.T) {
 		records, dir := testkit.Documents().Draw(t, "log"), temporary(t)
-		whole := fold(t, filepath.Join(dir, "whole.db"), current, records, false)
+		whole := foldRecords(t, filepath.Join(dir, "whole.db"), current, records, false)
 		defer whole.Close()
-		split := fold(t, filepath.Join(dir, "split.db"), current, records, true)
+		split := foldRecords(t, filepath.Join(dir, "split.db"), current, records, true)
 		defer split.Close()
 		mustEqual(t, split, whole)
 		last := records[len(records)-1]
@@ -161,7 +161,7 @@ func TestDocumentPagesWhileWritten(t *testing.T) {
 	dir := t.TempDir()
 	c := New(dir, openingOf, nullLogger)
 	defer c.Close()
-	begin(t, c, 0)
+	beginAt(t, c, 0)
 	at := events.Offset(0)
 	write := func(id string) {
 		at++
@@ -198,8 +198,8 @@ func TestDocumentPagesWhileWritten(t *testing.T) {
 func TestDocumentsRefused(t *testing.T) {
 	dir := t.TempDir()
 	c := New(dir, openingOf, nullLogger)
-	begin(t, c, 0)
-	must(t, put(t, c, testkit.Records{written(events.Document("", "doc", "a"), 1, "text")}))
+	beginAt(t, c, 0)
+	must(t, putAll(t, c, testkit.Records{written(events.Document("", "doc", "a"), 1, "text")}))
 	must(t, c.Close())
 	r, err := Open(t.Context(), dir)
 	must(t, err)

@@ -35,7 +35,7 @@ type form struct {
 // the one that is read.
 const (
 	current = ""
-	next    = "_new"
+	nextSet = "_new"
 )
 
 const commonSchema = `
@@ -50,8 +50,8 @@ CREATE TABLE quarantine{set}(
 	offset INTEGER NOT NULL, reason TEXT NOT NULL, since TEXT NOT NULL, PRIMARY KEY(namespace, kind, id)) WITHOUT ROWID;
 `
 
-// file is one set of a view's tables in a SQLite file, for one writer.
-type file struct {
+// viewFile is one set of a view's tables in a SQLite file, for one writer.
+type viewFile struct {
 	form
 	path   string
 	set    string
@@ -88,10 +88,10 @@ const (
 	noPage         = 10 | 34<<8 // a page of a mapped file cannot be read, because the disk has no block for it
 )
 
-// opening is held while a file of views is opened or removed. SQLite finds the files beside a database by name,
+// openMu is held while a file of views is opened or removed. SQLite finds the files beside a database by name,
 // whichever database has that name. Without the lock, a new file could be opened with the leftovers of a removed one.
 // The lock of the views keeps other processes away.
-var opening sync.Mutex
+var openMu sync.Mutex
 
 // maxOpens bounds the attempts to open a file that is removed meanwhile.
 const maxOpens = 10
@@ -112,11 +112,11 @@ func isDamage(err error) bool { return isCode(err, corrupt, notADatabase) }
 
 // begin opens the file if necessary, creates missing tables, and returns the stored progress. It removes a file that is
 // damaged or of another version.
-func (f *file) begin(ctx context.Context) (projector.Cursor, []projector.Quarantine, error) {
+func (f *viewFile) begin(ctx context.Context) (projector.Cursor, []projector.Quarantine, error) {
 	ctx = context.WithoutCancel(ctx) // a cancellable call costs a goroutine
 	f.aside, f.forgotten = nil, nil
-	opening.Lock()
-	defer opening.Unlock()
+	openMu.Lock()
+	defer openMu.Unlock()
 	if f.conn != nil && f.isReplaced() {
 		f.close()
 	}
@@ -145,7 +145,7 @@ func (f *file) begin(ctx context.Context) (projector.Cursor, []projector.Quarant
 	}
 }
 
-func (f *file) wrap(err error) error { return fmt.Errorf("catalog: %s: %w", f.path, err) }
+func (f *viewFile) wrap(err error) error { return fmt.Errorf("catalog: %s: %w", f.path, err) }
 
 // versionError reports a file of another version.
 type versionError struct{ have, want int }
@@ -160,7 +160,7 @@ func (e *versionError) Error() string {
 	return fmt.Sprintf("an older version of tally wrote it (it has version %d, this is %d)", e.have, e.want)
 }
 
-func (f *file) load(ctx context.Context) ([]projector.Quarantine, error) {
+func (f *viewFile) load(ctx context.Context) ([]projector.Quarantine, error) {
 	if f.conn == nil {
 		if err := f.open(ctx); err != nil {
 			f.close()
@@ -174,7 +174,7 @@ func (f *file) load(ctx context.Context) ([]projector.Quarantine, error) {
 	return readQuarantine(ctx, f.conn, f.set)
 }
 
-func (f *file) open(ctx context.Context) error {
+func (f *viewFile) open(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ const defaultPage = 4096 // bytes
 // writeAhead enables the write-ahead log. In an empty file that writes to the file itself, which SQLite would sync
 // several times without need. If a power failure loses that write, the file is empty or damaged, and is rebuilt like a
 // file without its last commits.
-func (f *file) writeAhead(ctx context.Context) error {
+func (f *viewFile) writeAhead(ctx context.Context) error {
 	if f.opened.Size() == 0 {
 		if err := f.exec(ctx, fmt.Sprintf("PRAGMA synchronous=OFF; PRAGMA page_size=%d", cmp.Or(f.page, defaultPage))); err != nil {
 			return err
@@ -225,7 +225,7 @@ func (f *file) writeAhead(ctx context.Context) error {
 }
 
 // create creates missing tables.
-func (f *file) create(ctx context.Context) error {
+func (f *viewFile) create(ctx context.Context) error {
 	version, err := readVersion(ctx, f.conn)
 	if err != nil {
 		return err
@@ -243,15 +243,15 @@ func (f *file) create(ctx context.Context) error {
 	return f.createSet(ctx)
 }
 
-func (f *file) createSet(ctx context.Context) error {
+func (f *viewFile) createSet(ctx context.Context) error {
 	if err := f.exec(ctx, strings.ReplaceAll(f.schema+quarantineSchema, "{set}", f.set)); err != nil {
 		return err
 	}
-	_, err := f.conn.ExecContext(ctx, "INSERT INTO views VALUES(?,?,?,0,'','',0,?)", f.view+f.set, f.version, f.generation+1, now())
+	_, err := f.conn.ExecContext(ctx, "INSERT INTO views VALUES(?,?,?,0,'','',0,?)", f.view+f.set, f.version, f.generation+1, nowText())
 	return err
 }
 
-func (f *file) dropSet(ctx context.Context, set string) error {
+func (f *viewFile) dropSet(ctx context.Context, set string) error {
 	for _, table := range append(slices.Clone(f.tables), "quarantine") {
 		if err := f.exec(ctx, "DROP TABLE IF EXISTS "+table+set); err != nil {
 			return err
@@ -265,7 +265,7 @@ func (f *file) dropSet(ctx context.Context, set string) error {
 const lacking = 1
 
 // Lacks marks the file as made without lost records.
-func (f *file) Lacks(ctx context.Context) error {
+func (f *viewFile) Lacks(ctx context.Context) error {
 	if err := f.exec(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA application_id=%d", lacking)); err != nil {
 		return f.wrap(err)
 	}
@@ -273,7 +273,7 @@ func (f *file) Lacks(ctx context.Context) error {
 }
 
 // reset empties the tables.
-func (f *file) reset(ctx context.Context) error {
+func (f *viewFile) reset(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	if err := f.exec(ctx, "PRAGMA application_id=0"); err != nil {
 		return f.wrap(err)
@@ -296,7 +296,7 @@ func (f *file) reset(ctx context.Context) error {
 
 // commit stores the output of write and the cursor in one transaction. If another writer has moved the cursor since
 // this writer's last access, it returns ErrMoved.
-func (f *file) commit(ctx context.Context, c projector.Cursor, write func(ctx context.Context) error) error {
+func (f *viewFile) commit(ctx context.Context, c projector.Cursor, write func(ctx context.Context) error) error {
 	ctx = context.WithoutCancel(ctx)
 	if f.isReplaced() {
 		return f.wrap(projector.ErrMoved)
@@ -315,7 +315,7 @@ func (f *file) commit(ctx context.Context, c projector.Cursor, write func(ctx co
 			return err
 		}
 		for _, q := range f.aside {
-			if err := f.put(ctx, "quarantine", q.Subject.Namespace, q.Subject.Kind, q.Subject.ID, int64(q.Offset), q.Reason, now()); err != nil {
+			if err := f.put(ctx, "quarantine", q.Subject.Namespace, q.Subject.Kind, q.Subject.ID, int64(q.Offset), q.Reason, nowText()); err != nil {
 				return err
 			}
 		}
@@ -332,7 +332,7 @@ func (f *file) commit(ctx context.Context, c projector.Cursor, write func(ctx co
 }
 
 // truncate empties the write-ahead log, which contains former rows. It returns false if a current reader may need them.
-func (f *file) truncate(ctx context.Context) (bool, error) {
+func (f *viewFile) truncate(ctx context.Context) (bool, error) {
 	if err := f.exec(ctx, "PRAGMA busy_timeout=100"); err != nil {
 		return false, err
 	}
@@ -342,7 +342,7 @@ func (f *file) truncate(ctx context.Context) (bool, error) {
 }
 
 // scrub removes purged data outside the rows. If a reader prevents that, the next commit tries again.
-func (f *file) scrub(ctx context.Context) {
+func (f *viewFile) scrub(ctx context.Context) {
 	if !f.purged {
 		return
 	}
@@ -354,19 +354,19 @@ func (f *file) scrub(ctx context.Context) {
 }
 
 // isReplaced reports whether the path now names another file.
-func (f *file) isReplaced() bool {
+func (f *viewFile) isReplaced() bool {
 	there, err := os.Stat(f.path)
 	return err != nil || !os.SameFile(there, f.opened)
 }
 
 // move sets the cursor, if it is where this writer left it. If a subject left the quarantine, it starts a new
 // generation, so that other writers begin again.
-func (f *file) move(ctx context.Context, c projector.Cursor) error {
+func (f *viewFile) move(ctx context.Context, c projector.Cursor) error {
 	st, err := f.prepare(ctx, "UPDATE views SET offset=?, event=?, recorded=?, head=?, updated=?, generation=generation+min(?, 1) WHERE name=? AND generation=? AND offset=? AND event=?")
 	if err != nil {
 		return err
 	}
-	done, err := st.ExecContext(ctx, int64(c.Offset), c.EventID, instant(c.Recorded), int64(c.Head), now(), len(f.forgotten),
+	done, err := st.ExecContext(ctx, int64(c.Offset), c.EventID, instant(c.Recorded), int64(c.Head), nowText(), len(f.forgotten),
 		f.view+f.set, f.generation, int64(f.cursor.Offset), f.cursor.EventID)
 	if err != nil {
 		return err
@@ -378,7 +378,7 @@ func (f *file) move(ctx context.Context, c projector.Cursor) error {
 }
 
 // transact calls do in a transaction that excludes other writers.
-func (f *file) transact(ctx context.Context, do func() error) error {
+func (f *viewFile) transact(ctx context.Context, do func() error) error {
 	if err := f.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
@@ -393,13 +393,13 @@ func (f *file) transact(ctx context.Context, do func() error) error {
 	return err
 }
 
-func (f *file) exec(ctx context.Context, text string) error {
+func (f *viewFile) exec(ctx context.Context, text string) error {
 	_, err := f.conn.ExecContext(ctx, text)
 	return err
 }
 
 // run executes a statement on the tables of the set. It prepares each statement once.
-func (f *file) run(ctx context.Context, text string, args ...any) error {
+func (f *viewFile) run(ctx context.Context, text string, args ...any) error {
 	st, err := f.prepare(ctx, text)
 	if err == nil {
 		_, err = st.ExecContext(ctx, args...)
@@ -409,11 +409,11 @@ func (f *file) run(ctx context.Context, text string, args ...any) error {
 }
 
 // put stores a row of a table of the set, with all columns.
-func (f *file) put(ctx context.Context, table string, row ...any) error {
+func (f *viewFile) put(ctx context.Context, table string, row ...any) error {
 	return f.run(ctx, "INSERT OR REPLACE INTO "+table+"{set} VALUES("+placeholders(len(row))+")", row...)
 }
 
-func (f *file) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
+func (f *viewFile) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
 	if st := f.statements[text]; st != nil {
 		return st, nil
 	}
@@ -425,7 +425,7 @@ func (f *file) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
 }
 
 // find reads one row, and reports whether it exists.
-func (f *file) find(ctx context.Context, text string, args, into []any) (bool, error) {
+func (f *viewFile) find(ctx context.Context, text string, args, into []any) (bool, error) {
 	st, err := f.prepare(ctx, text)
 	if err != nil {
 		return false, err
@@ -438,7 +438,7 @@ func (f *file) find(ctx context.Context, text string, args, into []any) (bool, e
 }
 
 // close closes the file. Uncommitted changes are lost.
-func (f *file) close() error {
+func (f *viewFile) close() error {
 	for _, st := range f.statements {
 		st.Close()
 	}
@@ -462,7 +462,7 @@ func (f *file) close() error {
 
 // keepLog makes the connection keep the write-ahead log when it closes. Otherwise SQLite would remove the log of that
 // name, which now belongs to another file.
-func (f *file) keepLog() error {
+func (f *viewFile) keepLog() error {
 	return f.conn.Raw(func(c any) error {
 		_, err := c.(sqlite.FileControl).FileControlPersistWAL("main", 1)
 		return err
@@ -470,7 +470,7 @@ func (f *file) keepLog() error {
 }
 
 // remove closes the file and removes it with the files of SQLite beside it. The caller holds opening.
-func (f *file) remove() error {
+func (f *viewFile) remove() error {
 	f.close()
 	return remove(f.path)
 }
@@ -478,8 +478,8 @@ func (f *file) remove() error {
 // Remove removes a file of views with the files of SQLite beside it. These come first, so that a new file of the same
 // name does not find them. A process that has the file open continues to see it.
 func Remove(path string) error {
-	opening.Lock()
-	defer opening.Unlock()
+	openMu.Lock()
+	defer openMu.Unlock()
 	return remove(path)
 }
 
@@ -520,7 +520,7 @@ func readQuarantine(ctx context.Context, q querier, set string) ([]projector.Qua
 	})
 }
 
-func now() string { return instant(time.Now()) }
+func nowText() string { return instant(time.Now()) }
 
 func instant(t time.Time) string {
 	if t.IsZero() {

@@ -13,16 +13,16 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// put applies records to a catalog and commits them. It returns the first error.
-func put(t testing.TB, c *Catalog, records testkit.Records) error {
+// putAll applies records to a catalog and commits them. It returns the first error.
+func putAll(t testing.TB, c *Catalog, records testkit.Records) error {
 	t.Helper()
-	if err := apply(t, c, records); err != nil {
+	if err := applyAll(t, c, records); err != nil {
 		return err
 	}
-	return commit(t, c, records)
+	return commitAll(t, c, records)
 }
 
-func apply(t testing.TB, c *Catalog, records testkit.Records) error {
+func applyAll(t testing.TB, c *Catalog, records testkit.Records) error {
 	t.Helper()
 	for _, rec := range records {
 		if err := c.Apply(t.Context(), projector.Decode(rec)); err != nil {
@@ -32,13 +32,13 @@ func apply(t testing.TB, c *Catalog, records testkit.Records) error {
 	return nil
 }
 
-func commit(t testing.TB, c *Catalog, records testkit.Records) error {
+func commitAll(t testing.TB, c *Catalog, records testkit.Records) error {
 	t.Helper()
 	last := records[len(records)-1]
 	return c.Commit(t.Context(), projector.Cursor{Offset: last.Offset, EventID: last.ID, Recorded: time.Unix(1, 0)})
 }
 
-func begin(t testing.TB, c *Catalog, want events.Offset) {
+func beginAt(t testing.TB, c *Catalog, want events.Offset) {
 	t.Helper()
 	cursor, _, err := c.Begin(t.Context())
 	must(t, err)
@@ -54,15 +54,15 @@ func TestTwoWriters(t *testing.T) {
 	one, two := New(dir, openingOf, nullLogger), New(dir, openingOf, nullLogger)
 	defer one.Close()
 	defer two.Close()
-	begin(t, one, 0)
-	begin(t, two, 0)
-	must(t, put(t, one, records[:2]))
-	if err := put(t, two, records[:1]); !errors.Is(err, projector.ErrMoved) {
+	beginAt(t, one, 0)
+	beginAt(t, two, 0)
+	must(t, putAll(t, one, records[:2]))
+	if err := putAll(t, two, records[:1]); !errors.Is(err, projector.ErrMoved) {
 		t.Fatalf("the second writer: %v", err)
 	}
-	begin(t, two, 2)
-	must(t, put(t, two, records[2:]))
-	if err := put(t, one, records[2:]); !errors.Is(err, projector.ErrMoved) {
+	beginAt(t, two, 2)
+	must(t, putAll(t, two, records[2:]))
+	if err := putAll(t, one, records[2:]); !errors.Is(err, projector.ErrMoved) {
 		t.Fatalf("the first writer: %v", err)
 	}
 	mustHaveTurns(t, dir, 3)
@@ -76,14 +76,14 @@ func TestTwoWritersOfOneNewSession(t *testing.T) {
 	defer one.Close()
 	defer two.Close()
 	for _, c := range []*Catalog{one, two} {
-		begin(t, c, 0)
-		must(t, apply(t, c, records))
+		beginAt(t, c, 0)
+		must(t, applyAll(t, c, records))
 	}
-	must(t, commit(t, one, records))
-	if err := commit(t, two, records); !errors.Is(err, projector.ErrMoved) {
+	must(t, commitAll(t, one, records))
+	if err := commitAll(t, two, records); !errors.Is(err, projector.ErrMoved) {
 		t.Fatalf("the second writer: %v", err)
 	}
-	begin(t, two, 2)
+	beginAt(t, two, 2)
 	mustHaveTurns(t, dir, 2)
 }
 
@@ -105,14 +105,14 @@ func TestFileIsReplaced(t *testing.T) {
 	records := turnsOf(t, sub, "a", "b")
 	c := New(dir, openingOf, nullLogger)
 	defer c.Close()
-	begin(t, c, 0)
-	must(t, put(t, c, records[:1]))
+	beginAt(t, c, 0)
+	must(t, putAll(t, c, records[:1]))
 	must(t, Remove(filepath.Join(dir, FileName)))
-	if err := put(t, c, records[1:]); !errors.Is(err, projector.ErrMoved) {
+	if err := putAll(t, c, records[1:]); !errors.Is(err, projector.ErrMoved) {
 		t.Fatalf("commit to a file that was removed: %v", err)
 	}
-	begin(t, c, 0)
-	must(t, put(t, c, records))
+	beginAt(t, c, 0)
+	must(t, putAll(t, c, records))
 	mustHaveTurns(t, dir, 2)
 }
 
@@ -123,24 +123,24 @@ func TestReplace(t *testing.T) {
 	live, fresh := New(dir, openingOf, nullLogger), Views(openingOf, textOf)[0].Next(dir, nullLogger).(*Catalog)
 	defer live.Close()
 	defer fresh.Close()
-	begin(t, live, 0)
-	must(t, put(t, live, records[:2]))
-	begin(t, fresh, 0)
-	must(t, put(t, fresh, records[:1]))
+	beginAt(t, live, 0)
+	must(t, putAll(t, live, records[:2]))
+	beginAt(t, fresh, 0)
+	must(t, putAll(t, fresh, records[:1]))
 	mustHaveTurns(t, dir, 2)
 	if err := fresh.Replace(t.Context()); !errors.Is(err, ErrBehind) {
 		t.Fatalf("an edition that is behind: %v", err)
 	}
-	must(t, put(t, fresh, records[1:]))
+	must(t, putAll(t, fresh, records[1:]))
 	mustHaveTurns(t, dir, 2)
 	must(t, fresh.Replace(t.Context()))
 	mustHaveTurns(t, dir, 3)
-	if err := put(t, live, records[2:]); !errors.Is(err, projector.ErrMoved) {
+	if err := putAll(t, live, records[2:]); !errors.Is(err, projector.ErrMoved) {
 		t.Fatalf("the writer of the old edition: %v", err)
 	}
-	begin(t, live, 3)
+	beginAt(t, live, 3)
 	again := Views(openingOf, textOf)[0].Next(dir, nullLogger).(*Catalog) // the second set's names are free
-	begin(t, again, 0)
+	beginAt(t, again, 0)
 	must(t, again.Close())
 }
 
@@ -204,8 +204,8 @@ func TestPowerCutInNewFile(t *testing.T) {
 	records := turnsOf(t, sub, "a", "b", "c")
 	c := New(dir, openingOf, nullLogger)
 	defer c.Close()
-	begin(t, c, 0)
-	must(t, put(t, c, records))
+	beginAt(t, c, 0)
+	must(t, putAll(t, c, records))
 	fates := map[string]func([]byte) []byte{
 		"whole": func(b []byte) []byte { return b },
 		"empty": func([]byte) []byte { return nil },
@@ -235,7 +235,7 @@ func TestPowerCutInNewFile(t *testing.T) {
 				t.Error("an intact file is rebuilt")
 			}
 			if cursor.Offset == 0 {
-				must(t, put(t, again, records))
+				must(t, putAll(t, again, records))
 			}
 			must(t, again.Close())
 			mustHaveTurns(t, cut, 3)

@@ -16,15 +16,15 @@ import (
 
 // Finder searches turns by text. It is safe for concurrent use.
 type Finder struct {
-	*reader
-	catalog *reader
+	*viewReader
+	catalog *viewReader
 }
 
 // OpenSearch opens the search view in a directory for reading. The catalog supplies the sessions and which turns are in
 // effect. If the directory has no readable view, the error is ErrNoView.
 func OpenSearch(ctx context.Context, dir string, catalog Reader) (Finder, error) {
 	r, err := openReader(ctx, searchForm, filepath.Join(dir, SearchFileName))
-	return Finder{r, catalog.reader}, err
+	return Finder{r, catalog.viewReader}, err
 }
 
 // Ranking is the sort order of hits.
@@ -221,7 +221,7 @@ func (r Ranking) order() (string, error) {
 }
 
 func (l Lookup) where() (where []string, args []any) {
-	return conditions([]condition{
+	return conditions([]sqlCondition{
 		{"turns.namespace=?", l.Namespace}, {"turns.session=?", l.Session}, {"turns.thread=?", l.Thread}, {"instr(' '||turns.roles||' ', ' '||?||' ')>0", l.Role},
 		{"turns.at>=?", stamp(l.Since)}, {"turns.at<?", stamp(l.Until)},
 		// The expressions prevent SQLite from starting with the sessions and searching in each.
@@ -229,10 +229,11 @@ func (l Lookup) where() (where []string, args []any) {
 	})
 }
 
-// condition is an SQL condition with one value. "" selects all, except in the first condition of a list, the namespace.
-type condition struct{ text, value string }
+// sqlCondition is an SQL condition with one value. "" selects all, except in the first condition of a list, the
+// namespace.
+type sqlCondition struct{ text, value string }
 
-func conditions(list []condition) (where []string, args []any) {
+func conditions(list []sqlCondition) (where []string, args []any) {
 	for i, c := range list {
 		if i == 0 || c.value != "" {
 			where, args = append(where, c.text), append(args, c.value)

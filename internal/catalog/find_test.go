@@ -218,8 +218,8 @@ func TestFindWithoutCatalog(t *testing.T) {
 	}
 }
 
-// said is a turn in the naive search.
-type said struct {
+// spokenTurn is a turn in the naive search.
+type spokenTurn struct {
 	session, kind, project, thread, role string
 	words                                []string
 	offset                               int
@@ -227,13 +227,13 @@ type said struct {
 	live                                 bool
 }
 
-// asked is a word or phrase of a search.
-type asked struct {
+// searchTerm is a word or phrase of a search.
+type searchTerm struct {
 	words       []string
 	prefix, not bool
 }
 
-func (q asked) isIn(words []string) bool {
+func (q searchTerm) isIn(words []string) bool {
 	for i := range words {
 		if len(words)-i < len(q.words) {
 			return false
@@ -248,7 +248,7 @@ func (q asked) isIn(words []string) bool {
 }
 
 // typed returns the term as a user types it.
-func (q asked) typed() string {
+func (q searchTerm) typed() string {
 	text := strings.Join(q.words, " ")
 	if len(q.words) > 1 || text == "or" {
 		text = `"` + text + `"`
@@ -264,12 +264,13 @@ func (q asked) typed() string {
 
 var drawnWords = []string{"ab", "abc", "abcd", "b", "or", "not", "x1", "été"}
 
-func drawAsked(t *rapid.T) [][]asked {
-	var all [][]asked
+func drawAsked(t *rapid.T) [][]searchTerm {
+	var all [][]searchTerm
 	for range rapid.IntRange(1, 3).Draw(t, "terms") {
-		var either []asked
+		var either []searchTerm
 		for range rapid.SampledFrom([]int{1, 1, 2, 3}).Draw(t, "either") {
-			either = append(either, asked{words: rapid.SliceOfN(rapid.SampledFrom(drawnWords), 1, 2).Draw(t, "words"), prefix: rapid.Bool().Draw(t, "prefix")})
+			either = append(either, searchTerm{words: rapid.SliceOfN(rapid.SampledFrom(drawnWords), 1, 2).Draw(t, "words"),
+				prefix: rapid.Bool().Draw(t, "prefix")})
 		}
 		if len(either) == 1 && len(all) > 0 {
 			either[0].not = rapid.Bool().Draw(t, "not")
@@ -280,16 +281,16 @@ func drawAsked(t *rapid.T) [][]asked {
 }
 
 // answers reports whether a turn matches the search.
-func answers(all [][]asked, words []string) bool {
+func answers(all [][]searchTerm, words []string) bool {
 	for _, either := range all {
-		if slices.ContainsFunc(either, func(q asked) bool { return q.isIn(words) }) == either[0].not {
+		if slices.ContainsFunc(either, func(q searchTerm) bool { return q.isIn(words) }) == either[0].not {
 			return false
 		}
 	}
 	return true
 }
 
-func typed(all [][]asked) string {
+func typed(all [][]searchTerm) string {
 	var terms []string
 	for _, either := range all {
 		var list []string
@@ -302,9 +303,9 @@ func typed(all [][]asked) string {
 }
 
 // drawSaying draws a log with rewinds, and its turns.
-func drawSaying(t *rapid.T) (testkit.Records, []said) {
+func drawSaying(t *rapid.T) (testkit.Records, []spokenTurn) {
 	var records testkit.Records
-	var turns []said
+	var turns []spokenTurn
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	put := func(session string, p events.Payload) int {
 		at := len(records) + 1
@@ -331,7 +332,7 @@ func drawSaying(t *rapid.T) (testkit.Records, []said) {
 			continue
 		}
 		words := rapid.SliceOfN(rapid.SampledFrom(drawnWords), 1, 6).Draw(t, "words")
-		s := said{session: id, kind: fmt.Sprintf("kind-%d", i%2), project: fmt.Sprintf("p%d", i/2), thread: rapid.SampledFrom([]string{"main", "side"}).Draw(t, "thread"),
+		s := spokenTurn{session: id, kind: fmt.Sprintf("kind-%d", i%2), project: fmt.Sprintf("p%d", i/2), thread: rapid.SampledFrom([]string{"main", "side"}).Draw(t, "thread"),
 			role: rapid.SampledFrom([]string{"user", "assistant"}).Draw(t, "role"), words: words, live: true, at: begin.Add(time.Duration(rapid.IntRange(0, 50).Draw(t, "at")) * time.Hour)}
 		spelled := rapid.SampledFrom([]string{" ", ", ", "_", "\n"}).Draw(t, "between")
 		turn, err := rawjson.Marshal(s.role + "|" + strings.ToUpper(strings.Join(words, spelled)))
@@ -344,7 +345,7 @@ func drawSaying(t *rapid.T) (testkit.Records, []said) {
 }
 
 // liveIn returns the offsets of a session's records in effect.
-func liveIn(turns []said, session string) (offsets []int) {
+func liveIn(turns []spokenTurn, session string) (offsets []int) {
 	for _, s := range turns {
 		if s.session == session && s.live {
 			offsets = append(offsets, s.offset)

@@ -14,8 +14,8 @@ func jobsOf(t testing.TB, records testkit.Records) Reader {
 	t.Helper()
 	dir := t.TempDir()
 	c := New(dir, openingOf, nullLogger)
-	begin(t, c, 0)
-	must(t, put(t, c, records))
+	beginAt(t, c, 0)
+	must(t, putAll(t, c, records))
 	must(t, c.Close())
 	r, err := Open(t.Context(), dir)
 	must(t, err)
@@ -23,8 +23,8 @@ func jobsOf(t testing.TB, records testkit.Records) Reader {
 	return r
 }
 
-// began returns the first record of a job session.
-func began(t testing.TB, id string, at events.Offset, created events.Timestamp) events.Record {
+// jobBegan returns the first record of a job session.
+func jobBegan(t testing.TB, id string, at events.Offset, created events.Timestamp) events.Record {
 	return record(t, events.Session("", id), at, &events.SessionCreated{Kind: events.KindJob, CreatedAt: created})
 }
 
@@ -33,8 +33,8 @@ func began(t testing.TB, id string, at events.Offset, created events.Timestamp) 
 func TestJobsByStart(t *testing.T) {
 	const noon, later = "2026-01-01T12:00:00.000Z", "2026-01-01T12:00:00.001Z"
 	r := jobsOf(t, testkit.Records{
-		began(t, "job/c", 1, noon), began(t, "job/late", 2, later), began(t, "job/a", 3, noon), began(t, "job/b/1", 4, noon),
-		began(t, "fork-1-of-job", 5, later), began(t, "job/", 6, later), began(t, "jobs", 7, later),
+		jobBegan(t, "job/c", 1, noon), jobBegan(t, "job/late", 2, later), jobBegan(t, "job/a", 3, noon), jobBegan(t, "job/b/1", 4, noon),
+		jobBegan(t, "fork-1-of-job", 5, later), jobBegan(t, "job/", 6, later), jobBegan(t, "jobs", 7, later),
 		record(t, events.Session("", "job/chat"), 8, &events.SessionCreated{Kind: events.KindConversation, CreatedAt: later}),
 		record(t, events.Session("other", "job/x"), 9, &events.SessionCreated{Kind: events.KindJob, CreatedAt: later}),
 	})
@@ -55,7 +55,7 @@ func TestJobsByStart(t *testing.T) {
 			t.Errorf("in pages of %d: %v, want %s", limit, got, want)
 		}
 	}
-	for _, after := range []string{"x", "!", "", mark{1, "noon"}.token(ByCreated)} {
+	for _, after := range []string{"x", "!", "", rowMark{1, "noon"}.token(ByCreated)} {
 		_, _, err := r.Jobs(t.Context(), JobQuery{Namespace: "default", After: after})
 		if (err == nil) != (after == "") {
 			t.Errorf("after %q: %v", after, err)
@@ -74,7 +74,7 @@ func TestJobsStanding(t *testing.T) {
 		return record(t, said, at, &events.SessionUpdated{Set: events.Fields{{Name: name, Value: events.Raw(value)}}})
 	}
 	records := testkit.Records{
-		began(t, "job/said", 1, "2026-01-01T12:00:00.000Z"), began(t, "job/silent", 2, "2026-01-01T11:00:00.000Z"),
+		jobBegan(t, "job/said", 1, "2026-01-01T12:00:00.000Z"), jobBegan(t, "job/silent", 2, "2026-01-01T11:00:00.000Z"),
 		updated(3, "status", `"stopped:max-steps"`), updated(4, "totals", `{"steps":3,"usage":{"totalTokens":120}}`),
 		updated(5, "finishedAt", `"2026-01-01T13:00:00.000Z"`), step(said, 6, 2, "proceeding"),
 		step(silent, 7, 5, "proceeding"), step(silent, 8, 5, "completed"), step(silent, 9, 4, "proceeding"),
@@ -125,7 +125,7 @@ func TestJobsStanding(t *testing.T) {
 func BenchmarkJobs(b *testing.B) {
 	var records testkit.Records
 	for i := range 10_000 {
-		records = append(records, began(b, fmt.Sprint("job/", i), events.Offset(i+1), events.Timestamp(fmt.Sprintf("2026-01-01T%02d:%02d:%02d.000Z", i*7%24, i*11%60, i*13%60))))
+		records = append(records, jobBegan(b, fmt.Sprint("job/", i), events.Offset(i+1), events.Timestamp(fmt.Sprintf("2026-01-01T%02d:%02d:%02d.000Z", i*7%24, i*11%60, i*13%60))))
 	}
 	r := jobsOf(b, records)
 	for _, limit := range []int{0, 100} {

@@ -25,9 +25,9 @@ func temporary(t *rapid.T) string {
 	return dir
 }
 
-// fold applies records to a catalog. With split, it stops and restarts the catalog at random, after commits and between
-// them.
-func fold(t *rapid.T, path, set string, records testkit.Records, split bool) *Catalog {
+// foldRecords applies records to a catalog. With split, it stops and restarts the catalog at random, after commits and
+// between them.
+func foldRecords(t *rapid.T, path, set string, records testkit.Records, split bool) *Catalog {
 	t.Helper()
 	ctx := t.Context()
 	c := newCatalog(path, set, openingOf, nullLogger)
@@ -88,9 +88,9 @@ func TestBatchesChangeNothing(t *testing.T) {
 	testkit.Long(t)
 	rapid.Check(t, func(t *rapid.T) {
 		records, dir := testkit.History().Draw(t, "log"), temporary(t)
-		whole := fold(t, filepath.Join(dir, "whole.db"), current, records, false)
+		whole := foldRecords(t, filepath.Join(dir, "whole.db"), current, records, false)
 		defer whole.Close()
-		split := fold(t, filepath.Join(dir, "split.db"), current, records, true)
+		split := foldRecords(t, filepath.Join(dir, "split.db"), current, records, true)
 		defer split.Close()
 		mustEqual(t, split, whole)
 	})
@@ -112,7 +112,7 @@ func TestRowsAgreeWithLoad(t *testing.T) {
 	testkit.NotUnderRace(t) // the test has no concurrency
 	rapid.Check(t, func(t *rapid.T) {
 		records := testkit.History().Draw(t, "log")
-		c := fold(t, filepath.Join(temporary(t), FileName), current, records, true)
+		c := foldRecords(t, filepath.Join(temporary(t), FileName), current, records, true)
 		defer c.Close()
 		loader := &projector.Loader{Source: records}
 		seen := make(map[events.Subject]bool)
@@ -211,7 +211,7 @@ func spentOf(records testkit.Records, sub events.Subject) projector.Total {
 	return total
 }
 
-func mustShow(t *rapid.T, got *session, want *projector.Session, spent projector.Total) {
+func mustShow(t *rapid.T, got *sessionRow, want *projector.Session, spent projector.Total) {
 	t.Helper()
 	turns := 0
 	for _, th := range want.Threads {
@@ -236,10 +236,10 @@ func mustShow(t *rapid.T, got *session, want *projector.Session, spent projector
 	}
 }
 
-func mustHaveRuns(t *rapid.T, c *Catalog, s *session, l *projector.Ledger) {
+func mustHaveRuns(t *rapid.T, c *Catalog, s *sessionRow, l *projector.Ledger) {
 	t.Helper()
 	for _, want := range l.Runs {
-		got := &run{Run: projector.Run{Kind: want.Kind, ID: want.ID}}
+		got := &runRow{Run: projector.Run{Kind: want.Kind, ID: want.ID}}
 		found, err := c.loadRun(t.Context(), s, got)
 		must(t, err)
 		if !found || got.At != want.At || got.versions != len(want.Results) || got.Note != want.Note || got.State != want.State || got.Claim != want.Claim ||
@@ -254,7 +254,7 @@ func mustHaveRuns(t *rapid.T, c *Catalog, s *session, l *projector.Ledger) {
 }
 
 // mustSum compares the sum of the costs in the table.
-func mustSum(t *rapid.T, c *Catalog, s *session, spent projector.Total) {
+func mustSum(t *rapid.T, c *Catalog, s *sessionRow, spent projector.Total) {
 	t.Helper()
 	rows, err := c.conn.QueryContext(t.Context(), "SELECT usd, costs FROM costs WHERE session=?", s.key)
 	must(t, err)

@@ -15,7 +15,7 @@ import (
 )
 
 // Reader reads the catalog while another process may write it. It is safe for concurrent use.
-type Reader struct{ *reader }
+type Reader struct{ *viewReader }
 
 // Open opens the catalog in a directory for reading. If the directory has no readable catalog, the error is ErrNoView.
 func Open(ctx context.Context, dir string) (Reader, error) {
@@ -90,11 +90,11 @@ func (r Reader) ListOf(ctx context.Context, q Query, keep func(Session) bool) (P
 		return Page{}, err
 	}
 	var p Page
-	var last mark
+	var last rowMark
 	rows, err := r.db.QueryContext(ctx, text, args...)
 	err = each(rows, err, func() error {
 		var s Session
-		var m mark
+		var m rowMark
 		if err := rows.Scan(append(s.columns(), &m.key, &m.value)...); err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func (q Query) sql() (string, []any, error) {
 }
 
 func (q Query) where() (where []string, args []any) {
-	where, args = conditions([]condition{{"namespace=?", q.Namespace}, {"kind=?", q.Kind}, {"cwd=?", q.CWD}, {"project=?", q.Project},
+	where, args = conditions([]sqlCondition{{"namespace=?", q.Namespace}, {"kind=?", q.Kind}, {"cwd=?", q.CWD}, {"project=?", q.Project},
 		{"last_at>=?", stamp(q.Since)}, {"last_at<?", stamp(q.Until)}})
 	add := func(condition string, values ...any) {
 		where, args = append(where, condition), append(args, values...)
@@ -167,8 +167,8 @@ func (q Query) where() (where []string, args []any) {
 	return where, args
 }
 
-// mark is the position after a row: its sort value, and its key in place of the session's id.
-type mark struct {
+// rowMark is the position after a row: its sort value, and its key in place of the session's id.
+type rowMark struct {
 	key   int64
 	value any // int64 or string
 }
@@ -182,7 +182,7 @@ type markState struct {
 }
 
 // token encodes a mark for the user to pass back.
-func (m mark) token(o Order) string {
+func (m rowMark) token(o Order) string {
 	st := markState{Sort: o, Key: m.key}
 	switch v := m.value.(type) {
 	case string:
@@ -197,20 +197,20 @@ func (m mark) token(o Order) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-func parseMark(token string, o Order) (mark, error) {
+func parseMark(token string, o Order) (rowMark, error) {
 	var st markState
 	text, err := base64.RawURLEncoding.DecodeString(token)
 	if err == nil {
 		err = json.Unmarshal(text, &st)
 	}
 	if err != nil || st.Sort != o {
-		return mark{}, &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a position in this list", token)}
+		return rowMark{}, &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a position in this list", token)}
 	}
 	switch o {
 	case ByActive, ByCreated, ByID:
-		return mark{st.Key, st.Text}, nil
+		return rowMark{st.Key, st.Text}, nil
 	}
-	return mark{st.Key, st.Whole}, nil
+	return rowMark{st.Key, st.Whole}, nil
 }
 
 // Count returns how many sessions and documents a namespace has.

@@ -45,17 +45,17 @@ func TestLongSession(t *testing.T) {
 		records, dir := longLog(t, seed, 5000), t.TempDir()
 		whole := newCatalog(filepath.Join(dir, "whole.db"), current, openingOf, nullLogger)
 		defer whole.Close()
-		begin(t, whole, 0)
-		must(t, put(t, whole, records))
+		beginAt(t, whole, 0)
+		must(t, putAll(t, whole, records))
 
 		parts := newCatalog(filepath.Join(dir, "parts.db"), current, openingOf, nullLogger)
 		defer parts.Close()
-		begin(t, parts, 0)
+		beginAt(t, parts, 0)
 		for i := 0; i < len(records); i += 150 {
 			if i%1500 == 0 {
-				begin(t, parts, events.Offset(i))
+				beginAt(t, parts, events.Offset(i))
 			}
-			must(t, put(t, parts, records[i:min(i+150, len(records))]))
+			must(t, putAll(t, parts, records[i:min(i+150, len(records))]))
 		}
 		if s, err := parts.session(t.Context(), events.Session("", "long")); err != nil || s.footprint() > 100_000 {
 			t.Errorf("the session takes %d bytes: %v", s.footprint(), err)
@@ -74,8 +74,8 @@ func TestLongSession(t *testing.T) {
 func TestLongSessionUnread(t *testing.T) {
 	c, records := New(t.TempDir(), openingOf, nullLogger), longLog(t, 1, 3000)
 	defer c.Close()
-	begin(t, c, 0)
-	must(t, put(t, c, records))
+	beginAt(t, c, 0)
+	must(t, putAll(t, c, records))
 	must(t, c.run(t.Context(), "DELETE FROM marks{set} WHERE number=2"))
 	e, err := events.New("urn:test", events.Session("", "long"), &events.SessionRewound{To: 600})
 	must(t, err)

@@ -19,7 +19,7 @@ type term struct {
 // operator of FTS5. All terms are required, but a OR b requires either.
 func matchOf(text string) (string, error) {
 	terms := termsOf(text)
-	var must, never []string
+	var required, never []string
 	for i := 0; i < len(terms); i++ {
 		if terms[i].not {
 			never = append(never, terms[i].fts5())
@@ -29,16 +29,16 @@ func matchOf(text string) (string, error) {
 		for ; isOr(terms, i+1); i += 2 {
 			either = append(either, terms[i+2].fts5())
 		}
-		must = append(must, "("+strings.Join(either, " OR ")+")")
+		required = append(required, "("+strings.Join(either, " OR ")+")")
 	}
-	if len(must) == 0 {
+	if len(required) == 0 {
 		reason := "there is no word to search for"
 		if len(never) > 0 {
 			reason += ", only what a turn must not have"
 		}
 		return "", &events.InvalidError{Field: "text", Reason: reason}
 	}
-	match := strings.Join(must, " AND ")
+	match := strings.Join(required, " AND ")
 	if len(never) > 0 {
 		match = "(" + match + ") NOT (" + strings.Join(never, " OR ") + ")"
 	}
@@ -55,7 +55,7 @@ func (t term) isOr() bool { return t.text == "OR" && !t.quoted && !t.prefix && !
 
 // fts5 returns a term as an FTS5 string. In such a string only a quote has a meaning.
 func (t term) fts5() string {
-	text := `"` + strings.NewReplacer(`"`, " ", "\x00", " ").Replace(spread(strings.ToValidUTF8(t.text, " "))) + `"`
+	text := `"` + strings.NewReplacer(`"`, " ", "\x00", " ").Replace(spreadLetters(strings.ToValidUTF8(t.text, " "))) + `"`
 	if t.prefix {
 		text += "*"
 	}
@@ -113,9 +113,9 @@ var lateLetters = &unicode.RangeTable{R16: []unicode.Range16{{Lo: 0x19b0, Hi: 0x
 // apart separates letters that are words of their own. It has no width, and FTS5's tokenizer ends a word at it.
 const apart = '\u200b'
 
-// spread makes each letter of a script without spaces a word of its own, in stored texts and in search texts. So a
-// search finds any part of a sentence, as consecutive letters.
-func spread(text string) string {
+// spreadLetters makes each letter of a script without spaces a word of its own, in stored texts and in search texts. So
+// a search finds any part of a sentence, as consecutive letters.
+func spreadLetters(text string) string {
 	if !strings.ContainsFunc(text, isUnspaced) {
 		return text
 	}

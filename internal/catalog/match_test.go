@@ -10,8 +10,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// words opens an empty table that is tokenized like turns.
-func words(t testing.TB) *sql.DB {
+// wordTable opens an empty table that is tokenized like turns.
+func wordTable(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file::memory:")
 	must(t, err)
@@ -27,7 +27,7 @@ func FuzzMatch(f *testing.F) {
 	for _, text := range []string{"a b", `"a b" c*`, "a OR b -c", `-"a"* OR`, "((a", `"`, "a\x00b", "a:b^2 NEAR(c, 3)", "{x y}: z + w", "生日 蛋糕*", "é\u0301", "\u19b0 -a", "* -a", "--", "ab\xffc", "a\u200bb", strings.Repeat("a OR ", 20) + "b", strings.Repeat("-a ", 20) + "b"} {
 		f.Add(text)
 	}
-	db := words(f)
+	db := wordTable(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		ctx := t.Context()
 		tx, err := db.BeginTx(ctx, nil)
@@ -44,7 +44,7 @@ func FuzzMatch(f *testing.F) {
 			}
 			return n, true
 		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO turns(text) VALUES(?)", spread(text))
+		_, err = tx.ExecContext(ctx, "INSERT INTO turns(text) VALUES(?)", spreadLetters(text))
 		must(t, err)
 		count(text)
 		whole := `"` + strings.ReplaceAll(text, `"`, " ") + `"`
@@ -61,7 +61,7 @@ func FuzzMatch(f *testing.F) {
 // would invert excluded terms.
 func TestEveryLetterIsAWord(t *testing.T) {
 	testkit.NotUnderRace(t)
-	db := words(t)
+	db := wordTable(t)
 	var all strings.Builder
 	letters := 0
 	for r := rune(1); r <= unicode.MaxRune; r++ {
@@ -84,7 +84,7 @@ func TestEveryLetterIsAWord(t *testing.T) {
 // A pasted page of text is a valid query.
 func TestLongQuery(t *testing.T) {
 	testkit.NotUnderRace(t)
-	db := words(t)
+	db := wordTable(t)
 	for _, part := range []string{"a ", "a OR ", "-a ", `"a b"* `, "(\"[ ", "蛋"} {
 		match, err := matchOf("b " + strings.Repeat(part, 3000) + "b")
 		must(t, err)
@@ -99,10 +99,10 @@ func TestSpread(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", ""}, {"plain, éà", "plain, éà"}, {"蛋", "蛋"}, {"a蛋b", "a|蛋|b"}, {"生日 x", "生|日| x"}, {"ケーキ", "ケ|ー|キ"}, {"생일", "생일"},
 	} {
-		if got := strings.ReplaceAll(spread(c.text), string(apart), "|"); got != c.want {
+		if got := strings.ReplaceAll(spreadLetters(c.text), string(apart), "|"); got != c.want {
 			t.Errorf("%q is spread to %q, want %q", c.text, got, c.want)
 		}
-		if got := joined(spread(c.text)); got != c.text {
+		if got := joined(spreadLetters(c.text)); got != c.text {
 			t.Errorf("%q comes back as %q", c.text, got)
 		}
 	}

@@ -41,9 +41,9 @@ func progressColumns(p *projector.Progress) []any {
 }
 
 // storeProgress writes the progress in the session's runs.
-func (c *Catalog) storeProgress(ctx context.Context, s *session) error {
+func (c *Catalog) storeProgress(ctx context.Context, s *sessionRow) error {
 	for i := range s.progress {
-		if err := c.put(ctx, "progress", append([]any{s.key}, values(progressColumns(&s.progress[i]))...)...); err != nil {
+		if err := c.put(ctx, "progress", append([]any{s.key}, valuesOf(progressColumns(&s.progress[i]))...)...); err != nil {
 			return err
 		}
 	}

@@ -28,8 +28,8 @@ type Standing struct {
 	Lacks       bool // the view was made without unreadable records
 }
 
-// reader reads a file of a view while another process may write it.
-type reader struct {
+// viewReader reads a file of a view while another process may write it.
+type viewReader struct {
 	form
 	path string
 	db   *sql.DB
@@ -37,7 +37,7 @@ type reader struct {
 
 // openReader opens a file for reading. If the file is missing, of another version, or changed after its last writer
 // closed it, the error is ErrNoView.
-func openReader(ctx context.Context, f form, path string) (*reader, error) {
+func openReader(ctx context.Context, f form, path string) (*viewReader, error) {
 	r, err := openAny(ctx, f, path)
 	if err != nil {
 		return nil, err
@@ -50,20 +50,20 @@ func openReader(ctx context.Context, f form, path string) (*reader, error) {
 }
 
 // openAny is like openReader, but also opens a file that changed after its last writer closed it.
-func openAny(ctx context.Context, f form, path string) (*reader, error) {
+func openAny(ctx context.Context, f form, path string) (*viewReader, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s does not exist", ErrNoView, path)
 	}
 	return newReader(ctx, f, path, "rw")
 }
 
-func newReader(ctx context.Context, f form, path, mode string) (*reader, error) {
+func newReader(ctx context.Context, f form, path, mode string) (*viewReader, error) {
 	db, err := sql.Open("sqlite", dsn(path, mode))
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %s: %w", path, err)
 	}
 	db.SetMaxOpenConns(1)
-	r := &reader{form: f, path: path, db: db}
+	r := &viewReader{form: f, path: path, db: db}
 	version, err := readVersion(ctx, db)
 	if err == nil && version != f.version {
 		err = &versionError{version, f.version}
@@ -80,7 +80,7 @@ func newReader(ctx context.Context, f form, path, mode string) (*reader, error) 
 
 // wrap adds the file to an error. Damage counts as a missing file. The process that rebuilds a file may remove it at
 // any time, and on a full disk even reads fail.
-func (r *reader) wrap(err error) error {
+func (r *viewReader) wrap(err error) error {
 	_, isOther := errors.AsType[*versionError](err)
 	switch {
 	case err == nil:
@@ -94,7 +94,7 @@ func (r *reader) wrap(err error) error {
 }
 
 // Standing returns the progress of the view.
-func (r *reader) Standing(ctx context.Context) (Standing, error) {
+func (r *viewReader) Standing(ctx context.Context) (Standing, error) {
 	s := Standing{View: r.view}
 	var err error
 	if s.Cursor, _, err = readCursor(ctx, r.db, r.view); err != nil {
@@ -114,7 +114,7 @@ func (r *reader) Standing(ctx context.Context) (Standing, error) {
 }
 
 // Close closes the file.
-func (r *reader) Close() error { return r.db.Close() }
+func (r *viewReader) Close() error { return r.db.Close() }
 
 // poll is the interval between looks at a file that another process writes.
 const poll = 2 * time.Millisecond
@@ -122,7 +122,7 @@ const poll = 2 * time.Millisecond
 // Wait returns when the view of this name in a directory has applied the record at an offset. Its writer may be another
 // process, and may not have started. If a newer version wrote the file, the error is ErrNoView.
 func Wait(ctx context.Context, dir, view string, at events.Offset) error {
-	v := named(view)
+	v := viewNamed(view)
 	ticks := time.NewTicker(poll)
 	defer ticks.Stop()
 	for {
@@ -171,7 +171,7 @@ func reachedIn(ctx context.Context, f form, path string, at events.Offset, ticks
 
 // StandingOf returns the progress of the view of this name in a directory.
 func StandingOf(ctx context.Context, dir, view string) (Standing, error) {
-	v := named(view)
+	v := viewNamed(view)
 	r, err := openAny(ctx, v.form, filepath.Join(dir, v.File))
 	if err != nil {
 		return Standing{View: view}, err

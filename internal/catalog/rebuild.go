@@ -20,7 +20,7 @@ type Edition interface {
 	Replace(ctx context.Context) error
 	Close() error
 
-	own() *file
+	own() *viewFile
 }
 
 var (
@@ -53,10 +53,10 @@ func Rebuild(ctx context.Context, r *projector.Runner, e Edition, progress func(
 }
 
 // own implements Edition.
-func (f *file) own() *file { return f }
+func (f *viewFile) own() *viewFile { return f }
 
 // Check implements Edition.
-func (f *file) Check(ctx context.Context) error {
+func (f *viewFile) Check(ctx context.Context) error {
 	r, err := openReader(ctx, f.form, f.path)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (f *file) Check(ctx context.Context) error {
 }
 
 // check runs SQLite's integrity check.
-func (r *reader) check(ctx context.Context, q querier) error {
+func (r *viewReader) check(ctx context.Context, q querier) error {
 	var said string
 	if err := q.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&said); err != nil {
 		return r.wrap(err)
@@ -78,7 +78,7 @@ func (r *reader) check(ctx context.Context, q querier) error {
 }
 
 // Replace implements Edition.
-func (f *file) Replace(ctx context.Context) error {
+func (f *viewFile) Replace(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	err := f.transact(ctx, func() error {
 		replaced, generation, err := readCursor(ctx, f.conn, f.view)

@@ -23,8 +23,8 @@ CREATE TABLE responses{set}(
 // responseKey identifies a response of a model.
 type responseKey struct{ namespace, response, model string }
 
-// paid is a cost with a response, or the effective cost of one, and the id of its session.
-type paid struct {
+// paidResponse is a cost with a response, or the effective cost of one, and the id of its session.
+type paidResponse struct {
 	session string
 	day     string
 	projector.Cost
@@ -34,10 +34,10 @@ type paid struct {
 // sessions.
 func (c *Catalog) defers(sub events.Subject, cost projector.Cost) {
 	if c.paid == nil {
-		c.paid = make(map[responseKey][]paid)
+		c.paid = make(map[responseKey][]paidResponse)
 	}
 	key := responseKey{sub.Namespace, cost.Response, cost.Model}
-	c.paid[key] = append(c.paid[key], paid{sub.ID, cost.Day(), cost})
+	c.paid[key] = append(c.paid[key], paidResponse{sub.ID, cost.Day(), cost})
 	c.held += rowSize
 }
 
@@ -45,13 +45,13 @@ func (c *Catalog) defers(sub events.Subject, cost projector.Cost) {
 func (c *Catalog) undefer(sub events.Subject) {
 	for key, list := range c.paid {
 		if key.namespace == sub.Namespace {
-			c.paid[key] = slices.DeleteFunc(list, func(p paid) bool { return p.session == sub.ID })
+			c.paid[key] = slices.DeleteFunc(list, func(p paidResponse) bool { return p.session == sub.ID })
 		}
 	}
 }
 
 // countingOf returns the effective cost of a response, or nil.
-func countingOf(list []paid) *paid {
+func countingOf(list []paidResponse) *paidResponse {
 	if len(list) == 0 {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (c *Catalog) touchPaid(ctx context.Context, sub events.Subject) error {
 		err := rows.Scan(&key.response, &key.model)
 		if _, there := c.paid[key]; err == nil && !there {
 			if c.paid == nil {
-				c.paid = make(map[responseKey][]paid)
+				c.paid = make(map[responseKey][]paidResponse)
 			}
 			c.paid[key] = nil
 		}
@@ -105,13 +105,13 @@ func (c *Catalog) touchPaid(ctx context.Context, sub events.Subject) error {
 	})
 }
 
-func (c *Catalog) storeResponse(ctx context.Context, key responseKey, came []paid) error {
+func (c *Catalog) storeResponse(ctx context.Context, key responseKey, came []paidResponse) error {
 	stored, err := c.loadPaid(ctx, key)
 	if err != nil {
 		return err
 	}
 	before := countingOf(stored)
-	var kept []paid
+	var kept []paidResponse
 	for _, p := range stored {
 		if !c.isGone(key.namespace, p.session) {
 			kept = append(kept, p)
@@ -122,7 +122,7 @@ func (c *Catalog) storeResponse(ctx context.Context, key responseKey, came []pai
 		}
 	}
 	for _, p := range came {
-		if err := c.put(ctx, "responses", values(p.columns(&key))...); err != nil {
+		if err := c.put(ctx, "responses", valuesOf(p.columns(&key))...); err != nil {
 			return err
 		}
 	}
@@ -151,7 +151,7 @@ func (c *Catalog) isGone(namespace, session string) bool {
 }
 
 // recount changes the sums of the session that a cost counts for.
-func (c *Catalog) recount(ctx context.Context, key responseKey, p *paid, change func(projector.Total, projector.Cost) projector.Total) error {
+func (c *Catalog) recount(ctx context.Context, key responseKey, p *paidResponse, change func(projector.Total, projector.Cost) projector.Total) error {
 	sub := events.Session(key.namespace, p.session)
 	s, err := c.session(ctx, sub)
 	if err != nil {
@@ -165,15 +165,15 @@ func (c *Catalog) recount(ctx context.Context, key responseKey, p *paid, change 
 }
 
 // loadPaid reads the costs with one response.
-func (c *Catalog) loadPaid(ctx context.Context, key responseKey) ([]paid, error) {
+func (c *Catalog) loadPaid(ctx context.Context, key responseKey) ([]paidResponse, error) {
 	st, err := c.prepare(ctx, "SELECT * FROM responses{set} WHERE namespace=? AND response=? AND model=?")
 	if err != nil {
 		return nil, err
 	}
-	var list []paid
+	var list []paidResponse
 	rows, err := st.QueryContext(ctx, key.namespace, key.response, key.model)
 	err = each(rows, err, func() error {
-		var p paid
+		var p paidResponse
 		var of responseKey
 		p.Run = new(events.RunRef)
 		err := rows.Scan(p.columns(&of)...)
@@ -187,7 +187,7 @@ func (c *Catalog) loadPaid(ctx context.Context, key responseKey) ([]paid, error)
 }
 
 // columns returns pointers to the stored columns of a cost with a response.
-func (p *paid) columns(key *responseKey) []any {
+func (p *paidResponse) columns(key *responseKey) []any {
 	run := p.Run
 	if run == nil {
 		run = new(events.RunRef)

@@ -45,9 +45,9 @@ func TestResponsesAgreeWithTheLog(t *testing.T) {
 	testkit.NotUnderRace(t)
 	rapid.Check(t, func(t *rapid.T) {
 		records, dir := responseLog().Draw(t, "log"), temporary(t)
-		whole := fold(t, filepath.Join(dir, "whole.db"), current, records, false)
+		whole := foldRecords(t, filepath.Join(dir, "whole.db"), current, records, false)
 		defer whole.Close()
-		split := fold(t, filepath.Join(dir, "split.db"), current, records, true)
+		split := foldRecords(t, filepath.Join(dir, "split.db"), current, records, true)
 		defer func() { split.Close() }()
 		last := records[len(records)-1]
 		for range rapid.IntRange(0, 2).Draw(t, "again") {

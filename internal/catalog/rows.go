@@ -29,11 +29,11 @@ func collect[T any](rows *sql.Rows, err error, columns func(*T) []any) (list []T
 	return list, err
 }
 
-// one returns a pointer to the only column of a row.
-func one[T any](value *T) []any { return []any{value} }
+// oneColumn returns a pointer to the only column of a row.
+func oneColumn[T any](value *T) []any { return []any{value} }
 
-// values returns the values behind pointers to columns.
-func values(columns []any) []any {
+// valuesOf returns the values behind pointers to columns.
+func valuesOf(columns []any) []any {
 	list := make([]any, len(columns))
 	for i, column := range columns {
 		list[i] = reflect.ValueOf(column).Elem().Interface()

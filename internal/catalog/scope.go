@@ -54,7 +54,7 @@ func (l Lookup) sessions(ctx context.Context, conn *sql.Conn) (words []string, n
 	if l.Session != "" {
 		return []string{sessionWord(events.Session(l.Namespace, l.Session))}, true, nil
 	}
-	where, args := conditions([]condition{{"namespace=?", l.Namespace}, {"kind=?", l.Kind}, {"project=?", l.Project}, {"cwd=?", l.CWD}})
+	where, args := conditions([]sqlCondition{{"namespace=?", l.Namespace}, {"kind=?", l.Kind}, {"project=?", l.Project}, {"cwd=?", l.CWD}})
 	if len(where) == 1 {
 		return nil, false, nil
 	}

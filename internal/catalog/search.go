@@ -29,16 +29,16 @@ type Text func(projector.Turn) projector.Said
 // projector.View. Finder and Activity read it. Rewound turns stay in the view: the catalog determines which turns are
 // in effect.
 type Search struct {
-	file
+	viewFile
 	text     Text
-	pending  []found
+	pending  []foundTurn
 	activity activity
 	held     int64 // memory of pending and activity, in bytes
 }
 
-// found is a turn and its text.
-type found struct {
-	where
+// foundTurn is a turn and its text.
+type foundTurn struct {
+	turnLocation
 	at            events.Timestamp
 	roles, spoken string
 }
@@ -52,7 +52,7 @@ func NewSearch(dir string, text Text, lg *slog.Logger) *Search {
 }
 
 func newSearch(path, set string, text Text, lg *slog.Logger) *Search {
-	return &Search{file: file{form: searchForm, path: path, set: set, logger: lg}, text: text}
+	return &Search{viewFile: viewFile{form: searchForm, path: path, set: set, logger: lg}, text: text}
 }
 
 // Name implements projector.View.
@@ -86,23 +86,23 @@ func (s *Search) Apply(_ context.Context, f projector.Fact) error {
 func (s *Search) Held() int64 { return s.held }
 
 // size returns the approximate memory of a turn, in bytes.
-func (t *found) size() int64 { return int64(400 + len(t.spoken)) }
+func (t *foundTurn) size() int64 { return int64(400 + len(t.spoken)) }
 
 // turnsOf returns the turns with text in a record, and counts their usage and calls.
-func (s *Search) turnsOf(f projector.Fact) []found {
-	var list []found
+func (s *Search) turnsOf(f projector.Fact) []foundTurn {
+	var list []foundTurn
 	brought := f.Brings()
 	_, isReplacement := f.Payload.(*events.ThreadReplaced)
 	for _, name := range brought.Names() {
 		for _, t := range brought.Turns(name) {
-			said, place, at := s.text(t), where{f.Subject, f.Offset, name, t.Index}, timeOf(t, f)
+			said, place, at := s.text(t), turnLocation{f.Subject, f.Offset, name, t.Index}, timeOf(t, f)
 			isLine := events.IsAgentLine(f.Event)
 			if isLine { // a cost event reports its usage
 				said.Usage = events.Tokens{}
 			}
 			s.held += s.activity.turn(turnRow{place, at, t.Run, isReplacement, !isLine || name != events.LogThread}, said)
 			if said.Text != "" {
-				list = append(list, found{place, at, said.Roles, spread(projector.Cut(said.Text, maxText))})
+				list = append(list, foundTurn{place, at, said.Roles, spreadLetters(projector.Cut(said.Text, maxText))})
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func dayOf(at events.Timestamp) string { return string(at)[:len(time.DateOnly)] 
 // Quarantine implements projector.View.
 func (s *Search) Quarantine(q projector.Quarantine) {
 	s.aside = append(s.aside, q)
-	s.pending = slices.DeleteFunc(s.pending, func(t found) bool { return t.subject == q.Subject })
+	s.pending = slices.DeleteFunc(s.pending, func(t foundTurn) bool { return t.subject == q.Subject })
 	s.activity.drop(q.Subject)
 }
 
@@ -150,7 +150,7 @@ func (s *Search) Commit(ctx context.Context, c projector.Cursor) error {
 				return err
 			}
 		}
-		return s.activity.store(ctx, &s.file)
+		return s.activity.store(ctx, &s.viewFile)
 	})
 	if err == nil {
 		clear(s.pending)

@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// session is the fold of one session: its row, and the state that the fold needs. Turns are counted but not stored.
-type session struct {
+// sessionRow is the fold of one session: its row, and the state that the fold needs. Turns are counted but not stored.
+type sessionRow struct {
 	Session
 	key     int64
 	subject events.Subject
@@ -25,20 +25,20 @@ type session struct {
 	stored   bool // the table has a row
 	blocks   int  // number of stored blocks of its history
 	dirty    bool
-	runs     map[events.RunRef]*run // changed since the last commit
+	runs     map[events.RunRef]*runRow // changed since the last commit
 	costs    map[costKey]*projector.Total
 	progress []projector.Progress // since the last commit
 }
 
-func newSession(sub events.Subject) *session {
-	return &session{
+func newSession(sub events.Subject) *sessionRow {
+	return &sessionRow{
 		Session: Session{Namespace: sub.Namespace, ID: sub.ID, Kind: events.KindOf(sub.ID), Spent: projector.Total{USD: "0"}},
 		subject: sub, history: projector.NewTimeline(sub),
 	}
 }
 
 // apply folds the next record, except for runs and costs.
-func (s *session) apply(f projector.Fact) (projector.Verdict, error) {
+func (s *sessionRow) apply(f projector.Fact) (projector.Verdict, error) {
 	f = s.history.Bounded(f).Impossible(s.Kind, s.created, s.history.Last())
 	v, err := s.history.Add(f)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *session) apply(f projector.Fact) (projector.Verdict, error) {
 }
 
 // active updates the time of the last activity.
-func (s *session) active(f projector.Fact) {
+func (s *sessionRow) active(f projector.Fact) {
 	at, isGuess := f.Latest(s.LastAt, s.set&guessed != 0)
 	s.LastAt = at
 	s.set &^= guessed
@@ -90,14 +90,14 @@ func (s *session) active(f projector.Fact) {
 }
 
 // describe notes that a record holds the producer's stored form of the session.
-func (s *session) describe(at events.Offset, raw events.Raw) {
+func (s *sessionRow) describe(at events.Offset, raw events.Raw) {
 	if len(raw) > 0 {
 		s.Raw = at
 	}
 }
 
 // reach notes the status of a checkpoint that was saved after a step.
-func (s *session) reach(p *events.CheckpointSaved) {
+func (s *sessionRow) reach(p *events.CheckpointSaved) {
 	if step := uint64(max(p.Step, 0)); p.Kind == events.CheckpointStep && step >= s.reached {
 		s.reached, s.Reached = step, p.Status
 		s.Steps = max(s.Steps, p.Step)
@@ -105,13 +105,13 @@ func (s *session) reach(p *events.CheckpointSaved) {
 }
 
 // total reads the totals that the session reports.
-func (s *session) total(totals events.Raw) {
+func (s *sessionRow) total(totals events.Raw) {
 	members, _ := rawjson.Object(totals) // a value that is not an object has no members
-	s.Steps, s.TotalTokens = max(s.Steps, whole(members, "steps")), whole(members.Object("usage"), "totalTokens")
+	s.Steps, s.TotalTokens = max(s.Steps, countOf(members, "steps")), countOf(members.Object("usage"), "totalTokens")
 }
 
-// whole returns a member that is a non-negative integer, else 0.
-func whole(m rawjson.Members, name string) int64 {
+// countOf returns a member that is a non-negative integer, else 0.
+func countOf(m rawjson.Members, name string) int64 {
 	raw, _ := m.Get(name)
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil {
@@ -122,7 +122,7 @@ func whole(m rawjson.Members, name string) int64 {
 
 // counts returns how many of n turns of a thread count. In a transcript only the main thread counts: the other threads
 // hold log entries and subagents.
-func (s *session) counts(thread string, n int) int {
+func (s *sessionRow) counts(thread string, n int) int {
 	if s.Kind == events.KindTranscript && thread != events.MainThread {
 		return 0
 	}
@@ -141,12 +141,12 @@ func broughtBy(r events.Replacement) int {
 }
 
 // opens reports whether a record may contain the opening.
-func (s *session) opens(f projector.Fact) bool {
+func (s *sessionRow) opens(f projector.Fact) bool {
 	p, ok := f.Payload.(*events.TurnAppended)
 	return !ok || len(p.Entries) == 0 || s.counts(p.Entries[0].Thread, 1) > 0
 }
 
-func (s *session) create(f projector.Fact, p *events.SessionCreated) {
+func (s *sessionRow) create(f projector.Fact, p *events.SessionCreated) {
 	s.created, s.Kind = f.Offset, p.Kind
 	if s.set&startSaid == 0 {
 		s.CreatedAt = p.CreatedAt
@@ -173,14 +173,14 @@ type Opening func(projector.Fact) string
 const maxAbout = 200
 
 // open stores the first message of a user.
-func (s *session) open(text string, at events.Offset) {
+func (s *sessionRow) open(text string, at events.Offset) {
 	if text != "" {
 		s.Opening, s.opened = projector.Cut(text, maxAbout), at
 	}
 }
 
 // aim reads the goal of a simulation.
-func (s *session) aim(trajectory events.Raw) {
+func (s *sessionRow) aim(trajectory events.Raw) {
 	members, _ := rawjson.Object(trajectory) // a value that is not an object has no goal
 	s.Goal = projector.Cut(strings.Join(strings.Fields(members.Text("goal")), " "), maxAbout)
 }
@@ -195,7 +195,7 @@ const startSaid fields = 16
 const guessed fields = 32
 
 // field returns the column of a session field, or nil if it has none, and its bit in the stored set.
-func (s *session) field(name string) (*string, fields) {
+func (s *sessionRow) field(name string) (*string, fields) {
 	switch name {
 	case "title":
 		return &s.Title, 1
@@ -209,7 +209,7 @@ func (s *session) field(name string) (*string, fields) {
 	return nil, 0
 }
 
-func (s *session) update(f events.Field) {
+func (s *sessionRow) update(f events.Field) {
 	column, bit := s.field(f.Name)
 	switch {
 	case f.Name == "trajectory":
@@ -249,7 +249,7 @@ func listed(value events.Raw) string {
 }
 
 // begin stores the start time that the session reports. It takes precedence over the creation time.
-func (s *session) begin(value events.Raw) {
+func (s *sessionRow) begin(value events.Raw) {
 	if text, _ := rawjson.String(value); text != "" { // null and other non-texts are not a time
 		s.CreatedAt = events.Timestamp(text)
 		s.set |= startSaid
@@ -257,7 +257,7 @@ func (s *session) begin(value events.Raw) {
 }
 
 // settle computes the columns that follow from the history.
-func (s *session) settle() (err error) {
+func (s *sessionRow) settle() (err error) {
 	s.First, s.Head = s.history.First(), s.history.Last()
 	s.Turns = s.history.Turns()
 	if s.Kind == events.KindTranscript {
@@ -270,14 +270,14 @@ func (s *session) settle() (err error) {
 }
 
 // state encodes the state that is neither in the row nor in the marks.
-func (s *session) state() []byte {
+func (s *sessionRow) state() []byte {
 	b := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(s.created)), uint64(s.opened))
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.set)), s.reached)
 	return append(b, s.history.Rest()...)
 }
 
 // restore decodes the output of state.
-func (s *session) restore(state []byte, blocks [][]byte) error {
+func (s *sessionRow) restore(state []byte, blocks [][]byte) error {
 	var head [4]uint64
 	for i := range head {
 		value, n := binary.Uvarint(state)
@@ -294,6 +294,6 @@ func (s *session) restore(state []byte, blocks [][]byte) error {
 }
 
 // footprint returns the approximate memory of the session, in bytes.
-func (s *session) footprint() int {
+func (s *sessionRow) footprint() int {
 	return 1024 + len(s.Title) + len(s.Goal) + len(s.Opening) + len(s.Project) + len(s.CWD) + 16*len(s.Live) + s.history.Footprint()
 }

@@ -52,7 +52,7 @@ func verify(ctx context.Context, src projector.Follower, fresh Edition, path str
 }
 
 // compare reads the stored view in one transaction, so that concurrent writes do not affect it.
-func compare(ctx context.Context, src projector.Follower, r *reader, fresh Edition, progress func(string, projector.Cursor)) (string, error) {
+func compare(ctx context.Context, src projector.Follower, r *viewReader, fresh Edition, progress func(string, projector.Cursor)) (string, error) {
 	conn, err := r.db.Conn(ctx)
 	if err != nil {
 		return "", r.wrap(err)

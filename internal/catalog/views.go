@@ -37,11 +37,11 @@ func (v View) New(dir string, lg *slog.Logger) Edition {
 
 // Next returns the second edition of the view in a directory. It continues an unfinished edition.
 func (v View) Next(dir string, lg *slog.Logger) Edition {
-	return v.open(filepath.Join(dir, v.File), next, lg)
+	return v.open(filepath.Join(dir, v.File), nextSet, lg)
 }
 
-// named returns the view of a name, or the catalog.
-func named(name string) View {
+// viewNamed returns the view of a name, or the catalog.
+func viewNamed(name string) View {
 	list := Views(nil, nil)
 	for _, v := range list {
 		if v.Name == name {

@@ -19,7 +19,7 @@ import (
 // onto the rows of its subject, so only the records since the last commit are in memory. Rows of queues and items are
 // written after all records are folded, because most of them have several.
 type Work struct {
-	file
+	viewFile
 	pending []workStep
 	held    int64
 	refold  bool // everything must be folded again
@@ -39,7 +39,7 @@ func NewWork(dir string, lg *slog.Logger) *Work {
 }
 
 func newWork(path, set string, lg *slog.Logger) *Work {
-	return &Work{file: file{form: workForm, path: path, set: set, logger: lg}}
+	return &Work{viewFile: viewFile{form: workForm, path: path, set: set, logger: lg}}
 }
 
 // Name implements projector.View.

@@ -78,7 +78,7 @@ func foldWork(t *rapid.T, path string, records testkit.Records, wild *rand.Rand)
 			must(t, w.Close())
 			must(t, os.WriteFile(path, []byte("this is no database, and it is longer than a header of one would be, to be sure of it, by far"), 0o600))
 		case 3:
-			second := newWork(path, next, nullLogger)
+			second := newWork(path, nextSet, nullLogger)
 			_, _, err := second.Begin(ctx)
 			must(t, err)
 			for _, rec := range records[:i+1] {
@@ -180,7 +180,7 @@ func mustBeDue(t *rapid.T, r WorkReader, what string, want []projector.Due) {
 
 func mustListQueues(t *rapid.T, r WorkReader, m *workModel) {
 	t.Helper()
-	have := pages(t, func(p WorkPage) ([]QueueListed, error) { return r.Queues(t.Context(), p) }, m.ns, func(l QueueListed) string { return l.ID })
+	have := readPages(t, func(p WorkPage) ([]QueueListed, error) { return r.Queues(t.Context(), p) }, m.ns, func(l QueueListed) string { return l.ID })
 	n := 0
 	for _, id := range slices.Sorted(maps.Keys(m.queues)) {
 		q := m.queues[id]
@@ -305,7 +305,7 @@ func mustListItems(t *rapid.T, r WorkReader, m *workModel, q *projector.Work, st
 
 func mustListMail(t *rapid.T, r WorkReader, m *workModel) {
 	t.Helper()
-	have := pages(t, func(p WorkPage) ([]InboxListed, error) { return r.Inboxes(t.Context(), p) }, m.ns, func(l InboxListed) string { return l.Receiver })
+	have := readPages(t, func(p WorkPage) ([]InboxListed, error) { return r.Inboxes(t.Context(), p) }, m.ns, func(l InboxListed) string { return l.Receiver })
 	open := map[[3]string]events.Offset{}
 	for _, l := range m.mail.Open() {
 		open[[3]string{l.From, l.Receiver, l.ID}] = l.Offset
@@ -356,7 +356,7 @@ func mustListMail(t *rapid.T, r WorkReader, m *workModel) {
 func mustListRest(t *rapid.T, r WorkReader, m *workModel) {
 	t.Helper()
 	status := rapid.SampledFrom([]string{"", "idle", "working", "archived"}).Draw(t, "status")
-	agents := pages(t, func(p WorkPage) ([]Agent, error) { return r.Agents(t.Context(), p, status) }, m.ns, func(a Agent) string { return a.ID })
+	agents := readPages(t, func(p WorkPage) ([]Agent, error) { return r.Agents(t.Context(), p, status) }, m.ns, func(a Agent) string { return a.ID })
 	var want []Agent
 	for _, id := range slices.Sorted(maps.Keys(m.agents)) {
 		a := m.agents[id]
@@ -372,7 +372,7 @@ func mustListRest(t *rapid.T, r WorkReader, m *workModel) {
 		t.Fatalf("agents %+v, want %+v", agents, want)
 	}
 	onlyOpen := rapid.Bool().Draw(t, "open")
-	flows := pages(t, func(p WorkPage) ([]FlowListed, error) { return r.Flows(t.Context(), p, onlyOpen) }, m.ns, func(l FlowListed) string { return l.ID })
+	flows := readPages(t, func(p WorkPage) ([]FlowListed, error) { return r.Flows(t.Context(), p, onlyOpen) }, m.ns, func(l FlowListed) string { return l.ID })
 	for _, id := range slices.Sorted(maps.Keys(m.flows)) {
 		l := m.flows[id]
 		if onlyOpen && !l.ended.IsZero() {
@@ -403,8 +403,8 @@ func mustListRest(t *rapid.T, r WorkReader, m *workModel) {
 	}
 }
 
-// pages reads a list in pages of a random size.
-func pages[T any](t *rapid.T, read func(WorkPage) ([]T, error), ns string, id func(T) string) (list []T) {
+// readPages reads a list in pages of a random size.
+func readPages[T any](t *rapid.T, read func(WorkPage) ([]T, error), ns string, id func(T) string) (list []T) {
 	t.Helper()
 	p := WorkPage{Namespace: ns, Limit: rapid.IntRange(0, 2).Draw(t, "limit")}
 	for {

@@ -56,7 +56,7 @@ func (w *Work) foldAgent(ctx context.Context, id string, f projector.Fact) error
 	}
 	before := a
 	a.apply(f)
-	if err := w.put(ctx, "agents", values(a.columns())...); err != nil {
+	if err := w.put(ctx, "agents", valuesOf(a.columns())...); err != nil {
 		return err
 	}
 	if err := w.agentDue(ctx, &a); err != nil {
@@ -122,11 +122,11 @@ func (a *Agent) set(field events.Field) {
 	case "statusReason":
 		a.Reason = text
 	case "finishedAt":
-		a.FinishedAt = spelled(text)
+		a.FinishedAt = canonicalTime(text)
 	case "archivedAt":
-		a.ArchivedAt = spelled(text)
+		a.ArchivedAt = canonicalTime(text)
 	case "purgedAt":
-		a.PurgedAt = spelled(text)
+		a.PurgedAt = canonicalTime(text)
 	case "lease":
 		a.lease(field.Value)
 	}
@@ -140,8 +140,8 @@ func saying(said, bit int64, field events.Field) int64 {
 	return said | bit
 }
 
-// spelled returns a time in canonical form, or "" if the text is not a time.
-func spelled(text string) events.Timestamp {
+// canonicalTime returns a time in canonical form, or "" if the text is not a time.
+func canonicalTime(text string) events.Timestamp {
 	at, ok := events.Timestamp(text).Time()
 	if !ok {
 		return ""
@@ -153,7 +153,7 @@ func (a *Agent) lease(value events.Raw) {
 	var l *events.Lease
 	a.Holder, a.LeaseUntil = "", ""
 	if rawjson.Unmarshal(value, &l) == nil && l != nil {
-		a.Holder, a.LeaseUntil = l.Holder, spelled(string(l.Until))
+		a.Holder, a.LeaseUntil = l.Holder, canonicalTime(string(l.Until))
 	}
 }
 
@@ -174,7 +174,7 @@ func (w *Work) agentDue(ctx context.Context, a *Agent) error {
 		if ok {
 			ms = at.UnixMilli()
 		}
-		if err := w.due(ctx, when{what: d.what, subject: sub}, ms, is && d.is); err != nil {
+		if err := w.due(ctx, dueKey{what: d.what, subject: sub}, ms, is && d.is); err != nil {
 			return err
 		}
 	}

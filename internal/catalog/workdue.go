@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// when identifies a due entry. A subject may have several.
-type when struct {
+// dueKey identifies a due entry. A subject may have several.
+type dueKey struct {
 	what    string
 	subject events.Subject
 	about   events.Offset
@@ -18,7 +18,7 @@ type when struct {
 }
 
 // due stores the due entry, or removes it.
-func (w *Work) due(ctx context.Context, d when, at int64, is bool) error {
+func (w *Work) due(ctx context.Context, d dueKey, at int64, is bool) error {
 	key := []any{d.what, d.subject.Namespace, d.subject.Kind, d.subject.ID, int64(d.about), d.number}
 	if !is {
 		return w.run(ctx, "DELETE FROM due{set} WHERE what=? AND namespace=? AND kind=? AND id=? AND about=? AND number=?", key...)
@@ -32,7 +32,7 @@ func (w *Work) belong(ctx context.Context, what string, sub events.Subject, owne
 		if err := w.run(ctx, "DELETE FROM owned{set} WHERE namespace=? AND kind=? AND id=?", sub.Namespace, sub.Kind, sub.ID); err != nil {
 			return err
 		}
-		return w.due(ctx, when{what: what, subject: sub}, 0, false)
+		return w.due(ctx, dueKey{what: what, subject: sub}, 0, false)
 	}
 	owner = sessionOf(owner)
 	if err := w.put(ctx, "owned", what, sub.Namespace, sub.Kind, sub.ID, owner); err != nil {
@@ -43,7 +43,7 @@ func (w *Work) belong(ctx context.Context, what string, sub events.Subject, owne
 	if err != nil {
 		return err
 	}
-	return w.due(ctx, when{what: what, subject: sub}, at, gone)
+	return w.due(ctx, dueKey{what: what, subject: sub}, at, gone)
 }
 
 // leave sets when an owner left, 0 if it is present. The subjects that it owns become due, or stop being due.
@@ -113,6 +113,6 @@ func (w *Work) documentFold(f projector.Fact) func(context.Context) error {
 		if err := w.belong(ctx, what, sub, owner); err != nil {
 			return err
 		}
-		return w.due(ctx, when{what: projector.DueDocument, subject: sub}, millis(expires), ok)
+		return w.due(ctx, dueKey{what: projector.DueDocument, subject: sub}, millis(expires), ok)
 	}
 }

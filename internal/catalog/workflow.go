@@ -63,7 +63,7 @@ func (w *Work) foldFlow(ctx context.Context, id string, f projector.Fact) error 
 	if err := w.belong(ctx, projector.DueOrphan, f.Subject, owner); err != nil {
 		return err
 	}
-	if err := w.due(ctx, when{what: projector.DueFlow, subject: f.Subject}, l.Run.LeaseUntil, open && l.Held); err != nil {
+	if err := w.due(ctx, dueKey{what: projector.DueFlow, subject: f.Subject}, l.Run.LeaseUntil, open && l.Held); err != nil {
 		return err
 	}
 	if l.EndedAt != 0 || moved {
@@ -94,7 +94,7 @@ func (w *Work) missing(ctx context.Context, l *FlowListed) error {
 	if err != nil || !open {
 		return err
 	}
-	return w.due(ctx, when{what: projector.DueFlow, subject: events.Session(l.Namespace, l.Run.Parent.Session), about: l.Head}, l.EndedAt, true)
+	return w.due(ctx, dueKey{what: projector.DueFlow, subject: events.Session(l.Namespace, l.Run.Parent.Session), about: l.Head}, l.EndedAt, true)
 }
 
 // storeFlow stores a row with the part of the run that the next record depends on.
@@ -106,7 +106,7 @@ func (w *Work) storeFlow(ctx context.Context, l *FlowListed) error {
 		return err
 	}
 	l.data = data
-	return w.put(ctx, "flows", values(l.columns())...)
+	return w.put(ctx, "flows", valuesOf(l.columns())...)
 }
 
 // apply folds a record, and reports whether the flow entered a state. The outcome of the flow that the previous state

@@ -359,7 +359,7 @@ func (m *workModel) document(rec events.Record) {
 }
 
 func (m *workModel) agent(s *projector.Session, rec events.Record) {
-	id, ok := cut(rec.Subject.ID, "agent/")
+	id, ok := cutPrefix(rec.Subject.ID, "agent/")
 	if !ok {
 		return
 	}
@@ -377,7 +377,7 @@ func (m *workModel) agent(s *projector.Session, rec events.Record) {
 }
 
 func (m *workModel) flow(f projector.Fact) {
-	id, ok := cut(f.Subject.ID, "flow/")
+	id, ok := cutPrefix(f.Subject.ID, "flow/")
 	if !ok {
 		return
 	}
@@ -411,7 +411,7 @@ func (m *workModel) flow(f projector.Fact) {
 	if l.Parent == nil || l.Last().Outcome == "completed" {
 		return
 	}
-	if id, ok := cut(l.Parent.Session, "flow/"); ok && m.flows[id] != nil && m.flows[id].ended.IsZero() {
+	if id, ok := cutPrefix(l.Parent.Session, "flow/"); ok && m.flows[id] != nil && m.flows[id].ended.IsZero() {
 		m.flows[id].left = append(m.flows[id].left, projector.Due{What: projector.DueFlow, Subject: events.Session(m.ns, l.Parent.Session), At: ceiling(f.Recorded), About: f.Offset})
 	}
 }
@@ -421,7 +421,7 @@ func ceiling(at time.Time) time.Time {
 	return time.Unix(0, (at.UnixNano()+999_999)/1_000_000*1_000_000)
 }
 
-func cut(id, prefix string) (string, bool) {
+func cutPrefix(id, prefix string) (string, bool) {
 	if len(id) > len(prefix) && id[:len(prefix)] == prefix {
 		return id[len(prefix):], true
 	}
@@ -430,13 +430,13 @@ func cut(id, prefix string) (string, bool) {
 
 // went returns when an owner or receiver left, or the zero time.
 func (m *workModel) went(owner string) time.Time {
-	if id, ok := cut(owner, "flow/"); ok {
+	if id, ok := cutPrefix(owner, "flow/"); ok {
 		if l := m.flows[id]; l != nil {
 			return l.ended
 		}
 		return time.Time{}
 	}
-	id, ok := cut(owner, "agent/")
+	id, ok := cutPrefix(owner, "agent/")
 	if !ok {
 		id = owner
 	}

@@ -66,7 +66,7 @@ func (w *Work) foldInbox(ctx context.Context, m mail) error {
 	if err := w.refuse(ctx, &in, m.said); err != nil {
 		return err
 	}
-	if err := w.put(ctx, "inboxes", values(in.columns())...); err != nil {
+	if err := w.put(ctx, "inboxes", valuesOf(in.columns())...); err != nil {
 		return err
 	}
 	return w.mourn(ctx, m.ns, m.receiver)
@@ -91,7 +91,7 @@ func (w *Work) refuse(ctx context.Context, in *inbox, said projector.InboxFields
 	}
 	sub := projector.InboxSubject(in.ns, in.id)
 	if h := said.HandOver; h != nil {
-		if err := w.due(ctx, when{what: projector.DueHandover, subject: sub, about: in.refused}, 0, false); err != nil {
+		if err := w.due(ctx, dueKey{what: projector.DueHandover, subject: sub, about: in.refused}, 0, false); err != nil {
 			return err
 		}
 		in.refused, in.refusals, in.reason, in.retry = h.At, int64(h.Refusals), h.Reason, 0
@@ -99,7 +99,7 @@ func (w *Work) refuse(ctx context.Context, in *inbox, said projector.InboxFields
 			in.retry = millis(at)
 		}
 	}
-	return w.due(ctx, when{what: projector.DueHandover, subject: sub, about: in.refused}, in.retry, in.retry != 0 && in.refused > in.seen)
+	return w.due(ctx, dueKey{what: projector.DueHandover, subject: sub, about: in.refused}, in.retry, in.retry != 0 && in.refused > in.seen)
 }
 
 // addLetter adds a message, with its question or answer.
@@ -124,7 +124,7 @@ func (w *Work) addLetter(ctx context.Context, ns string, l projector.Letter) err
 	}
 	deadline, ok := l.Deadline.Time()
 	asker := projector.InboxSubject(ns, l.From)
-	return w.due(ctx, when{projector.DueOverdue, asker, l.Offset, l.Index}, millis(deadline), ok && asker.Validate() == nil)
+	return w.due(ctx, dueKey{projector.DueOverdue, asker, l.Offset, l.Index}, millis(deadline), ok && asker.Validate() == nil)
 }
 
 // isOwed reports whether the sender is notified if the receiver leaves without reading the message. Senders of notices
@@ -147,7 +147,7 @@ func (w *Work) answer(ctx context.Context, ns string, l projector.Letter, from, 
 
 // settle removes an open question.
 func (w *Work) settle(ctx context.Context, ns, asker, asked, id string) error {
-	d := when{what: projector.DueOverdue, subject: projector.InboxSubject(ns, asker)}
+	d := dueKey{what: projector.DueOverdue, subject: projector.InboxSubject(ns, asker)}
 	found, err := w.find(ctx, "SELECT offset, number FROM questions{set} WHERE namespace=? AND asker=? AND asked=? AND id=?", []any{ns, asker, asked, id},
 		[]any{offset(&d.about), &d.number})
 	if err != nil || !found {
@@ -175,7 +175,7 @@ func (w *Work) mourn(ctx context.Context, ns, receiver string) error {
 			return err
 		}
 	}
-	return w.due(ctx, when{what: projector.DueGone, subject: projector.InboxSubject(ns, receiver)}, at, owed)
+	return w.due(ctx, dueKey{what: projector.DueGone, subject: projector.InboxSubject(ns, receiver)}, at, owed)
 }
 
 // goneSince returns when a receiver left, or 0 if it is present. An agent's session takes precedence over its inbox.

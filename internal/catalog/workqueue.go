@@ -188,7 +188,7 @@ func (w *Work) storeItem(ctx context.Context, q *queueRows, i *projector.QueueIt
 	}
 	state, due := stands(i)
 	if isNew {
-		err = w.put(ctx, "items", ns, queue, i.ID, int64(i.At), i.Index, state, due, expires(i), -i.Priority, []byte(data))
+		err = w.put(ctx, "items", ns, queue, i.ID, int64(i.At), i.Index, state, due, expiryOf(i), -i.Priority, []byte(data))
 	} else { // unchanged columns keep their index entries
 		err = w.run(ctx, "UPDATE items{set} SET state=?, due=?, data=? WHERE namespace=? AND queue=? AND id=?", state, due, []byte(data), ns, queue, i.ID)
 	}
@@ -204,7 +204,7 @@ func (w *Work) storeItem(ctx context.Context, q *queueRows, i *projector.QueueIt
 		}
 	}
 	if at := i.Decides(q.work.Queue.Settings); !isNew || !at.IsZero() {
-		d := when{what: projector.DueQueue, subject: events.Session(ns, projector.QueueSession(queue)), about: i.At, number: i.Index}
+		d := dueKey{what: projector.DueQueue, subject: events.Session(ns, projector.QueueSession(queue)), about: i.At, number: i.Index}
 		if err := w.due(ctx, d, millis(at), !at.IsZero()); err != nil {
 			return err
 		}
@@ -219,8 +219,8 @@ func (w *Work) storeItem(ctx context.Context, q *queueRows, i *projector.QueueIt
 	return w.belong(ctx, projector.DueOrphan, events.Session(ns, projector.ItemSession(queue, i.ID)), owner)
 }
 
-// expires returns when an item expires; 0: never.
-func expires(i *projector.QueueItem) int64 {
+// expiryOf returns when an item expires; 0: never.
+func expiryOf(i *projector.QueueItem) int64 {
 	at, ok := i.ExpiresAt.Time()
 	if !ok {
 		return 0

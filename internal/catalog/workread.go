@@ -12,7 +12,7 @@ import (
 
 // WorkReader reads the open work while another process may write it. It is safe for concurrent use. All results are as
 // of the view's cursor: newer records are not included.
-type WorkReader struct{ *reader }
+type WorkReader struct{ *viewReader }
 
 // OpenWork opens the view Work in a directory for reading. If the directory has no readable view, the error is
 // ErrNoView.

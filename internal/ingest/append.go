@@ -24,9 +24,9 @@ const (
 type writer struct {
 	in     *Ingester
 	ctx    context.Context
-	own    *session // session of the file
-	s      *session // target of the series: own, or another session with lines of the file
-	force  bool     // missing references will not arrive
+	own    *sessionState // session of the file
+	s      *sessionState // target of the series: own, or another session with lines of the file
+	force  bool          // missing references will not arrive
 	series []events.Event
 	size   int
 	lines  []written
@@ -35,7 +35,7 @@ type writer struct {
 // written is a line of the series.
 type written struct {
 	index int // of its event in the series
-	file  *file
+	file  *fileState
 	line  int // index in the file's lines
 }
 
@@ -58,7 +58,7 @@ func (w *writer) event(e events.Event) error {
 
 // to selects the session of the following events. "" is the file's own session. That session first records which other
 // sessions have lines of its files, so that the lines can be found.
-func (w *writer) to(f *file, id string) error {
+func (w *writer) to(f *fileState, id string) error {
 	if id == "" {
 		id = w.own.sub.ID
 	}
@@ -86,7 +86,7 @@ func (w *writer) to(f *file, id string) error {
 }
 
 // joined records that another session has lines of a file.
-func (w *writer) joined(f *file, id string) error {
+func (w *writer) joined(f *fileState, id string) error {
 	if slices.Contains(w.own.others, id) {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (w *writer) joined(f *file, id string) error {
 }
 
 // fact adds an event derived from a line, if the session does not have it.
-func (w *writer) fact(f *file, n following) error {
+func (w *writer) fact(f *fileState, n following) error {
 	if err := w.to(f, n.session); err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func (w *writer) placed(ack log.Ack) {
 }
 
 // focus reads the unknown offsets of lines.
-func (s *session) focus(ctx context.Context, src Reader) error {
+func (s *sessionState) focus(ctx context.Context, src Reader) error {
 	if s.blurred == 0 {
 		return nil
 	}
@@ -265,7 +265,7 @@ func (s *session) focus(ctx context.Context, src Reader) error {
 		name, at, ok := parse(rec.Extensions[extLine])
 		for _, f := range s.files {
 			i := sort.Search(len(f.lines), func(i int) bool { return f.lines[i].Start >= at.Start })
-			if ok && clean(f.Name) == name && i < len(f.lines) && f.lines[i].at == 0 && f.lines[i].Span == at {
+			if ok && escapeName(f.Name) == name && i < len(f.lines) && f.lines[i].at == 0 && f.lines[i].Span == at {
 				f.lines[i].at = rec.Offset
 			}
 		}

@@ -26,7 +26,7 @@ const reasonSource = "source"
 
 // rewritten notes how far the new content of a file was read. At its end, it removes stored lines that the file no
 // longer has.
-func (w *writer) rewritten(f *file, b *tail.Batch, list []line) error {
+func (w *writer) rewritten(f *fileState, b *tail.Batch, list []lineParts) error {
 	if b.Kind != tail.Rewritten {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (w *writer) rewritten(f *file, b *tail.Batch, list []line) error {
 }
 
 // readTo notes and returns how far the new content of a file was read.
-func (in *Ingester) readTo(b *tail.Batch, list []line) int64 {
+func (in *Ingester) readTo(b *tail.Batch, list []lineParts) int64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	key := keyOf(b.File)
@@ -61,7 +61,7 @@ func (in *Ingester) readTo(b *tail.Batch, list []line) int64 {
 
 // replace starts a generation of a file that keeps its first n lines. It keeps none if one of them is not in effect, or
 // if a later line did more than add turns. The session is read again afterwards.
-func (w *writer) replace(f *file, n int) error {
+func (w *writer) replace(f *fileState, n int) error {
 	if err := w.to(f, ""); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (w *writer) replace(f *file, n int) error {
 }
 
 // generation removes turns in all sessions with lines of a file, last in its own: that event starts the generation.
-func (w *writer) generation(f *file, n int, threads map[string]projector.Threads, away map[events.Offset]bool) error {
+func (w *writer) generation(f *fileState, n int, threads map[string]projector.Threads, away map[events.Offset]bool) error {
 	for i, id := range append(slices.Clone(w.own.others), "") {
 		if err := w.to(f, id); err != nil {
 			return err
@@ -122,7 +122,7 @@ func (w *writer) generation(f *file, n int, threads map[string]projector.Threads
 }
 
 // kept returns the end of the kept lines.
-func (w *writer) kept(f *file, n int) int64 {
+func (w *writer) kept(f *fileState, n int) int64 {
 	if n == 0 {
 		return 0
 	}
@@ -147,17 +147,17 @@ func areLive(threads map[string]projector.Threads, lines []storedLine) bool {
 	return true
 }
 
-// made lists the derived events that added or replaced turns of a file.
-type made []fact
+// derivedEvents lists the derived events that added or replaced turns of a file.
+type derivedEvents []derivedEvent
 
-type fact struct {
+type derivedEvent struct {
 	line     int // the line that it was derived from
 	at       events.Offset
 	replaces bool
 }
 
 // made returns the turns derived from the lines of a file.
-func (w *writer) made(f *file) (list made, err error) {
+func (w *writer) made(f *fileState) (list derivedEvents, err error) {
 	byAt := make(map[events.Offset]int, len(f.lines))
 	for i := range f.lines {
 		byAt[f.lines[i].at] = i
@@ -176,7 +176,7 @@ func (w *writer) made(f *file) (list made, err error) {
 	for _, rec := range facts {
 		for end := len(rec.ID) - 1; end > 0; end-- {
 			if i, ok := lines[rec.ID[:end]]; ok && rec.ID[end] == '/' {
-				list = append(list, fact{i, rec.Offset, rec.Type == events.TypeThreadReplaced})
+				list = append(list, derivedEvent{i, rec.Offset, rec.Type == events.TypeThreadReplaced})
 				break
 			}
 		}
@@ -185,7 +185,7 @@ func (w *writer) made(f *file) (list made, err error) {
 }
 
 // replaces reports whether line n or a later one replaced turns.
-func (m made) replaces(n int) bool {
+func (m derivedEvents) replaces(n int) bool {
 	for _, e := range m {
 		if e.line >= n && e.replaces {
 			return true
@@ -195,7 +195,7 @@ func (m made) replaces(n int) bool {
 }
 
 // from returns the events derived from line n and later ones.
-func (m made) from(n int) map[events.Offset]bool {
+func (m derivedEvents) from(n int) map[events.Offset]bool {
 	away := make(map[events.Offset]bool)
 	for _, e := range m {
 		if e.line >= n {
@@ -206,7 +206,7 @@ func (m made) from(n int) map[events.Offset]bool {
 }
 
 // taken returns the event that removes turns of a file from the current session, and whether there are any.
-func (w *writer) taken(f *file, n int, threads projector.Threads, away map[events.Offset]bool) (e events.Event, changed bool, err error) {
+func (w *writer) taken(f *fileState, n int, threads projector.Threads, away map[events.Offset]bool) (e events.Event, changed bool, err error) {
 	p := &events.ThreadReplaced{Threads: make(map[string]events.Replacement), Others: "keep", Reason: reasonSource}
 	for name := range threads {
 		if r, isOther := without(threads.Turns(name), away); isOther {
@@ -242,7 +242,7 @@ func without(turns []projector.Turn, away map[events.Offset]bool) (r events.Repl
 
 // shelved updates the session after its file moved. Status and source follow the newest existing file, and the log gets
 // the current name of each file.
-func (w *writer) shelved(f *file) error {
+func (w *writer) shelved(f *fileState) error {
 	if len(f.lines) == 0 || w.own.isShelved(f, f.File) {
 		return nil
 	}
@@ -263,12 +263,12 @@ func (w *writer) shelved(f *file) error {
 }
 
 // isShelved reports whether the log has the current name of a file and the state that follows from its location.
-func (s *session) isShelved(f *file, now agents.File) bool {
-	return f.called == clean(now.Name) && (f != s.newest() || !s.created || s.archived == now.Archived && !s.gone)
+func (s *sessionState) isShelved(f *fileState, now agents.File) bool {
+	return f.called == escapeName(now.Name) && (f != s.newest() || !s.created || s.archived == now.Archived && !s.gone)
 }
 
 // update sets fields of the session, and records the file's name if it is new.
-func (w *writer) update(f *file, set events.Fields) error {
+func (w *writer) update(f *fileState, set events.Fields) error {
 	if err := w.to(f, ""); err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func (w *writer) update(f *file, set events.Fields) error {
 	}
 	e.ID, e.Time = idOf(f.Stem+"/source@"+strconv.FormatUint(uint64(w.s.last), 10)), f.lastAt // the time of the change is unknown, but not earlier
 	w.s.noteFields(set)
-	if name := clean(f.Name); len(f.lines) > 0 && f.called != name {
+	if name := escapeName(f.Name); len(f.lines) > 0 && f.called != name {
 		e = e.WithExtension(extLine, spell(f.Name, agents.Span{Start: f.end(), End: f.end()}))
 		f.called = name
 	}
@@ -338,7 +338,7 @@ func (in *Ingester) vanished(ctx context.Context, b *tail.Batch) error {
 		return err
 	}
 	f := w.own.files[is.Stem]
-	if f == nil || f.called != clean(is.Name) { // or it continues under another name
+	if f == nil || f.called != escapeName(is.Name) { // or it continues under another name
 		return w.end(nil)
 	}
 	in.mu.Lock()

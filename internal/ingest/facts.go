@@ -9,7 +9,7 @@ import (
 )
 
 // payload completes a derived event with data from the log. It returns nil if there is no event to append.
-func (w *writer) payload(f *file, n following) (events.Payload, error) {
+func (w *writer) payload(f *fileState, n following) (events.Payload, error) {
 	switch p := n.Payload.(type) {
 	case *events.ThreadReplaced:
 		return w.fit(n, p)
@@ -31,7 +31,7 @@ func (w *writer) payload(f *file, n following) (events.Payload, error) {
 }
 
 // creation returns the session.created event, or nil if the session has one.
-func (w *writer) creation(f *file, n following, p events.SessionCreated) (events.Payload, error) {
+func (w *writer) creation(f *fileState, n following, p events.SessionCreated) (events.Payload, error) {
 	if w.s.created {
 		return nil, nil
 	}
@@ -69,7 +69,7 @@ func (w *writer) creation(f *file, n following, p events.SessionCreated) (events
 }
 
 // lost handles a fact whose reference is not in the log: the fact waits, or is reported.
-func (w *writer) lost(f *file, n following, err error, reason string) error {
+func (w *writer) lost(f *fileState, n following, err error, reason string) error {
 	if !errors.Is(err, errAbsent) {
 		return err
 	}
@@ -82,7 +82,7 @@ func (w *writer) lost(f *file, n following, err error, reason string) error {
 
 // resolve returns the event of the line that ends at a reference, or errAbsent. hint is a session that may have the
 // line, in addition to the file's own.
-func (w *writer) resolve(f *file, hint string, p agents.Position) (events.Offset, error) {
+func (w *writer) resolve(f *fileState, hint string, p agents.Position) (events.Offset, error) {
 	if err := w.flush(); err != nil { // the line may be in the series
 		return 0, err
 	}
@@ -107,7 +107,7 @@ func (w *writer) resolve(f *file, hint string, p agents.Position) (events.Offset
 const maxForks = 256
 
 // look calls see with a session of the same agent, which has no other user meanwhile.
-func (w *writer) look(id string, see func(*session)) error {
+func (w *writer) look(id string, see func(*sessionState)) error {
 	switch id {
 	case w.own.sub.ID:
 		err := w.own.focus(w.ctx, w.in.o.Log)
@@ -134,9 +134,9 @@ func (w *writer) look(id string, see func(*session)) error {
 }
 
 // within resolves a reference in a session, and returns the session's fork.
-func (w *writer) within(id string, own *file, p agents.Position) (at events.Offset, fork *events.Fork, err error) {
+func (w *writer) within(id string, own *fileState, p agents.Position) (at events.Offset, fork *events.Fork, err error) {
 	isThere := false
-	err = w.look(id, func(s *session) {
+	err = w.look(id, func(s *sessionState) {
 		fork = s.fork
 		at, isThere = s.offsetOf(own, p)
 	})
@@ -152,7 +152,7 @@ func (w *writer) within(id string, own *file, p agents.Position) (at events.Offs
 
 // offsetOf returns the offset of a reference. 0 is before all lines. It returns false if the line is not in the log.
 // own is the file that contains the reference.
-func (s *session) offsetOf(own *file, p agents.Position) (events.Offset, bool) {
+func (s *sessionState) offsetOf(own *fileState, p agents.Position) (events.Offset, bool) {
 	if p.End == 0 {
 		return 0, true
 	}
@@ -181,7 +181,7 @@ func (w *writer) beginning(id string) (events.Offset, error) {
 	var first events.Offset
 	for range maxForks {
 		var fork *events.Fork
-		if err := w.look(id, func(s *session) { first, fork = s.first, s.fork }); err != nil {
+		if err := w.look(id, func(s *sessionState) { first, fork = s.first, s.fork }); err != nil {
 			return 0, err
 		}
 		if fork == nil {
@@ -222,7 +222,7 @@ func (w *writer) fit(n following, p *events.ThreadReplaced) (events.Payload, err
 }
 
 // count updates the number of turns in effect after an appended event.
-func (s *session) count(e *events.Event) {
+func (s *sessionState) count(e *events.Event) {
 	if s.live == nil {
 		return
 	}
@@ -245,7 +245,7 @@ func (s *session) count(e *events.Event) {
 }
 
 // replaced counts the turns after a replacement. It returns false if they must be read from the log.
-func (s *session) replaced(p *events.ThreadReplaced) bool {
+func (s *sessionState) replaced(p *events.ThreadReplaced) bool {
 	if p.Others != "keep" {
 		return false
 	}

@@ -118,8 +118,8 @@ func TestFaults(t *testing.T) {
 		r.lose()
 		r.check(t.TempDir())
 	})
-	rollout := "sessions/2026/01/02/" + rolloutName(thread)
-	line := `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"` + thread + `","cwd":"/pier"}}` + "\n"
+	rollout := "sessions/2026/01/02/" + rolloutName(threadID)
+	line := `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"` + threadID + `","cwd":"/pier"}}` + "\n"
 	t.Run("A13 archived, compressed, unpacked, deleted", func(t *testing.T) {
 		r := newRig(t, t.TempDir(), ofCodex)
 		r.write(rollout, line)

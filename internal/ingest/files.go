@@ -50,7 +50,7 @@ func Files(ctx context.Context, src Reader, agent agents.Agent, sub events.Subje
 }
 
 // kept returns the session's own files.
-func (s *session) kept(src Reader) (list []Kept) {
+func (s *sessionState) kept(src Reader) (list []Kept) {
 	for _, f := range s.files {
 		k := Kept{Name: f.Name, Stem: f.Stem, Thread: f.Thread, Session: s.sub.ID, Size: f.end(), Generations: f.gen, lines: f.lines, subs: s.subjects(), src: src}
 		var end int64

@@ -15,10 +15,10 @@ const (
 	heldTotal = 16 << 20
 )
 
-// held is a durable batch. The last batch of a file is held until the events derived from the file's silence are
+// heldBatch is a durable batch. The last batch of a file is held until the events derived from the file's silence are
 // durable too: after a crash it is delivered again, and so is the silence. A batch that is too large is acknowledged at
 // once; after a crash the silence is then not delivered until the file continues.
-type held struct {
+type heldBatch struct {
 	batch *tail.Batch
 	bytes int64
 }
@@ -38,7 +38,7 @@ func (in *Ingester) done(b *tail.Batch) {
 		return
 	}
 	clear(b.Lines) // the content is no longer needed
-	in.held[key] = held{b, size}
+	in.held[key] = heldBatch{b, size}
 	in.status.held += size
 	tooMuch := len(in.held) > heldFiles || in.status.held > heldTotal
 	if tooMuch {

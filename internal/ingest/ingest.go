@@ -117,14 +117,14 @@ type Ingester struct {
 	mu      sync.Mutex // guards the fields below
 	files   map[fileKey]agents.File
 	waiting map[fileKey]*waitingFile // files that wait for the session they continue
-	held    map[fileKey]held         // durable but not acknowledged
-	owners  map[sum]string           // by file: its root
+	held    map[fileKey]heldBatch    // durable but not acknowledged
+	owners  map[textSum]string       // by file: its root
 	stuck   map[fileKey]bool         // files that cannot be appended
 	rewrite map[fileKey]int64        // how far the new content was read
 	due     map[fileKey]time.Time    // time of the next silence
 	dueFrom time.Time                // lower bound of these times
 	said    map[string]bool          // problems that were reported
-	homes   map[sum]string           // by session: its namespace; with Route
+	homes   map[textSum]string       // by session: its namespace; with Route
 	status  Status
 
 	undecided map[string]*undecided // by session
@@ -151,8 +151,8 @@ func New(o Options) (*Ingester, error) {
 		o.now = time.Now
 	}
 	in := &Ingester{o: o, sources: make(map[string]Source), files: make(map[fileKey]agents.File), waiting: make(map[fileKey]*waitingFile),
-		held: make(map[fileKey]held), owners: make(map[sum]string), stuck: make(map[fileKey]bool), rewrite: make(map[fileKey]int64),
-		due: make(map[fileKey]time.Time), said: make(map[string]bool), homes: make(map[sum]string), undecided: make(map[string]*undecided)}
+		held: make(map[fileKey]heldBatch), owners: make(map[textSum]string), stuck: make(map[fileKey]bool), rewrite: make(map[fileKey]int64),
+		due: make(map[fileKey]time.Time), said: make(map[string]bool), homes: make(map[textSum]string), undecided: make(map[string]*undecided)}
 	in.pool.init()
 	t := o.Tail
 	t.State, t.Once, t.MaxLine, t.Whole = o.State, o.Once, maxLine, isWhole

@@ -33,11 +33,11 @@ func prompts(from, n int) string {
 // The session follows its file: archived, gone, back again. Each change is recorded once.
 func TestStatus(t *testing.T) {
 	r := newRig(t, t.TempDir(), ofCodex)
-	name := "sessions/2026/01/02/" + rolloutName(thread)
-	line := `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"` + thread + `","cwd":"/pier"}}` + "\n"
+	name := "sessions/2026/01/02/" + rolloutName(threadID)
+	line := `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"` + threadID + `","cwd":"/pier"}}` + "\n"
 	r.write(name, line)
 	r.run()
-	session := "codex/" + thread
+	session := "codex/" + threadID
 	move := func(from, to string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(r.dir, to)), 0o700); err != nil {
@@ -49,7 +49,7 @@ func TestStatus(t *testing.T) {
 		r.run()
 		r.run()
 	}
-	away := "archived_sessions/" + rolloutName(thread)
+	away := "archived_sessions/" + rolloutName(threadID)
 	move(name, away)
 	if got := r.field(session, "status"); got != `"archived"` {
 		t.Errorf("in the archive its status is %s", got)

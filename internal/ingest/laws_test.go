@@ -17,8 +17,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// A talk is a generated file of Claude Code or Codex: prompts, answers with usage, ways back, and invalid lines.
-type talk struct {
+// An agentTalk is a generated file of Claude Code or Codex: prompts, answers with usage, ways back, and invalid lines.
+type agentTalk struct {
 	t     *rapid.T
 	b     strings.Builder
 	n     int
@@ -26,16 +26,18 @@ type talk struct {
 	last  string
 }
 
-func (k *talk) end() string {
+func (k *agentTalk) end() string {
 	return rapid.SampledFrom([]string{"\n", "\n", "\n", "\r\n", "\n\n", " \n"}).Draw(k.t, "end")
 }
 
-func (k *talk) line(text string) { k.b.WriteString(text + k.end()) }
+func (k *agentTalk) line(text string) { k.b.WriteString(text + k.end()) }
 
-func (k *talk) at() string { return fmt.Sprintf("2026-01-02T03:%02d:%02d.000Z", k.n/60%60, k.n%60) }
+func (k *agentTalk) at() string {
+	return fmt.Sprintf("2026-01-02T03:%02d:%02d.000Z", k.n/60%60, k.n%60)
+}
 
 // entry writes an entry of Claude Code and returns its uuid.
-func (k *talk) entry(kind, parent, rest string) string {
+func (k *agentTalk) entry(kind, parent, rest string) string {
 	k.n++
 	uuid, ref := fmt.Sprintf("%08d-0000-4000-8000-000000000000", k.n), `"`+parent+`"`
 	if parent == "" {
@@ -46,7 +48,7 @@ func (k *talk) entry(kind, parent, rest string) string {
 	return uuid
 }
 
-func (k *talk) prompt(parent string) {
+func (k *agentTalk) prompt(parent string) {
 	k.spots = append(k.spots, parent)
 	k.entry("user", parent, `"message":{"role":"user","content":"Go on"}`)
 	for i := range rapid.IntRange(1, 3).Draw(k.t, "lines") {
@@ -55,7 +57,7 @@ func (k *talk) prompt(parent string) {
 }
 
 // odd writes an invalid entry.
-func (k *talk) odd() {
+func (k *agentTalk) odd() {
 	switch rapid.IntRange(0, 4).Draw(k.t, "odd") {
 	case 0:
 		k.line(`{"type":"progress"}`) // identical each time
@@ -71,7 +73,7 @@ func (k *talk) odd() {
 }
 
 func claudeTalk(t *rapid.T) (name, content string) {
-	k := &talk{t: t}
+	k := &agentTalk{t: t}
 	k.prompt("")
 	for range rapid.IntRange(0, 6).Draw(t, "moves") {
 		switch rapid.IntRange(0, 3).Draw(t, "move") {
@@ -89,11 +91,11 @@ func claudeTalk(t *rapid.T) (name, content string) {
 	return "-pier/s.jsonl", k.b.String()
 }
 
-const thread = "019b0000-0000-7000-8000-000000000001"
+const threadID = "019b0000-0000-7000-8000-000000000001"
 
 func rolloutName(id string) string {
-	name := "rollout-2026-01-02T03-04-05-" + thread
-	if id != thread {
+	name := "rollout-2026-01-02T03-04-05-" + threadID
+	if id != threadID {
 		name += "_" + id
 	}
 	return name + ".jsonl"
@@ -101,12 +103,12 @@ func rolloutName(id string) string {
 
 // codexTalk is a thread of the older kind: its usage has no ids, and it is rolled back.
 func codexTalk(t *rapid.T) (name, content string) {
-	k := &talk{t: t}
+	k := &agentTalk{t: t}
 	add := func(kind, payload string) {
 		k.n++
 		k.line(fmt.Sprintf(`{"timestamp":%q,"type":%q,"payload":%s}`, k.at(), kind, payload))
 	}
-	add("session_meta", `{"id":"`+thread+`","cwd":"/pier","timestamp":"2026-01-02T03:04:05.000Z","cli_version":"0.118.0"}`)
+	add("session_meta", `{"id":"`+threadID+`","cwd":"/pier","timestamp":"2026-01-02T03:04:05.000Z","cli_version":"0.118.0"}`)
 	asked, total := 0, 0
 	for range rapid.IntRange(1, 8).Draw(t, "moves") {
 		if asked > 0 && rapid.IntRange(0, 3).Draw(t, "back") == 0 {
@@ -126,7 +128,7 @@ func codexTalk(t *rapid.T) (name, content string) {
 		add("event_msg", `{"type":"task_complete","turn_id":"`+turn+`"}`)
 		asked++
 	}
-	return "sessions/2026/01/02/" + rolloutName(thread), k.b.String()
+	return "sessions/2026/01/02/" + rolloutName(threadID), k.b.String()
 }
 
 // talks are the agents with their generators.

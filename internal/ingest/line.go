@@ -31,8 +31,8 @@ const maxLine = 4 << 20
 // maxBlank is the maximum number of blank bytes before a line in its meta.
 const maxBlank = 64 << 10
 
-// line is a line of a file as it is stored: blank bytes, body, line end.
-type line struct {
+// lineParts is a line of a file as it is stored: blank bytes, body, line end.
+type lineParts struct {
 	agents.Span
 	before, eol string
 	body        []byte // redacted
@@ -42,14 +42,14 @@ type line struct {
 }
 
 // at returns where the body begins in the file.
-func (l *line) at() int64 { return l.Start + int64(len(l.before)) }
+func (l *lineParts) at() int64 { return l.Start + int64(len(l.before)) }
 
 // size returns the length of the body in the file.
-func (l *line) size() int64 { return l.End - l.Start - int64(len(l.before)+len(l.eol)) }
+func (l *lineParts) size() int64 { return l.End - l.Start - int64(len(l.before)+len(l.eol)) }
 
 // linesOf converts lines that were read. A blank line is a line, and so are many blank bytes before a line.
-func (in *Ingester) linesOf(read []tail.Line) []line {
-	list := make([]line, 0, len(read))
+func (in *Ingester) linesOf(read []tail.Line) []lineParts {
+	list := make([]lineParts, 0, len(read))
 	for _, r := range read {
 		if len(r.Before) > maxBlank && len(r.Bytes) > 0 {
 			list = append(list, in.lineOf(tail.Line{Before: r.Before, Offset: r.Offset}))
@@ -60,9 +60,9 @@ func (in *Ingester) linesOf(read []tail.Line) []line {
 	return list
 }
 
-func (in *Ingester) lineOf(r tail.Line) line {
+func (in *Ingester) lineOf(r tail.Line) lineParts {
 	start := r.Offset - int64(len(r.Before))
-	l := line{Span: agents.Span{Start: start, End: start + r.Len()}, before: string(r.Before), eol: r.End, body: r.Bytes}
+	l := lineParts{Span: agents.Span{Start: start, End: start + r.Len()}, before: string(r.Before), eol: r.End, body: r.Bytes}
 	if len(r.Bytes) == 0 {
 		l.before, l.body = "", append([]byte{}, r.Before...)
 		return l
@@ -77,7 +77,7 @@ func (in *Ingester) lineOf(r tail.Line) line {
 }
 
 // redact removes secrets from a line, before any other use.
-func (l *line) redact(in *Ingester) {
+func (l *lineParts) redact(in *Ingester) {
 	if in.o.Redactor == nil {
 		return
 	}
@@ -92,7 +92,7 @@ func (l *line) redact(in *Ingester) {
 }
 
 // entry returns the turn of a line.
-func (l *line) entry(m agents.Meaning) (events.Entry, error) {
+func (l *lineParts) entry(m agents.Meaning) (events.Entry, error) {
 	e := events.Entry{Thread: m.Thread, ID: m.Turn}
 	if at := timeOf(m.Time); !at.IsZero() {
 		e.Timestamp = events.TimestampOf(at)
@@ -114,10 +114,10 @@ func (l *line) entry(m agents.Meaning) (events.Entry, error) {
 	return e, err
 }
 
-// stored decodes a line from its event.
-func stored(e events.Entry, at agents.Span) (l line, err error) {
+// decodeLine decodes a line from its event.
+func decodeLine(e events.Entry, at agents.Span) (l lineParts, err error) {
 	meta, err := events.LineMetaOf(e.Meta)
-	l = line{Span: at, before: meta.Before, eol: "\n", body: e.Bytes, redacted: meta.Redacted}
+	l = lineParts{Span: at, before: meta.Before, eol: "\n", body: e.Bytes, redacted: meta.Redacted}
 	if meta.EOL != nil {
 		l.eol = *meta.EOL
 	}
@@ -129,7 +129,7 @@ func stored(e events.Entry, at agents.Span) (l line, err error) {
 
 // part returns bytes of the line, by their position in the file. It returns false if they are partly in and partly
 // outside the body, or if the line was redacted.
-func (l *line) part(from, to int64) (text []byte, ok bool) {
+func (l *lineParts) part(from, to int64) (text []byte, ok bool) {
 	at, end := l.at(), l.at()+l.size()
 	switch {
 	case to <= at:
@@ -144,14 +144,14 @@ func (l *line) part(from, to int64) (text []byte, ok bool) {
 }
 
 // from returns the rest of the line from a position outside its body. It returns false for a position in the body.
-func (l *line) from(at int64) (rest line, ok bool) {
+func (l *lineParts) from(at int64) (rest lineParts, ok bool) {
 	rest = *l
 	rest.Start = at
 	if end := l.at() + l.size(); at >= end {
-		return line{Span: rest.Span, body: []byte(l.eol[at-end:])}, true
+		return lineParts{Span: rest.Span, body: []byte(l.eol[at-end:])}, true
 	}
 	if at > l.at() {
-		return line{}, false
+		return lineParts{}, false
 	}
 	rest.before = l.before[at-l.Start:]
 	return rest, true
@@ -163,13 +163,13 @@ type storedLine struct {
 	body     int64 // start of its body
 	size     int64 // length of its body
 	at       events.Offset
-	sum      sum    // of the stored bytes
-	blanks   string // blank bytes before it, and its line end
+	sum      textSum // of the stored bytes
+	blanks   string  // blank bytes before it, and its line end
 	redacted bool
 	session  string // session that has it; "": the file's
 }
 
-func (l *line) storedAt(at events.Offset) storedLine {
+func (l *lineParts) storedAt(at events.Offset) storedLine {
 	p := storedLine{Span: l.Span, body: l.at(), size: l.size(), at: at, sum: sumOf(l.body), blanks: "\n", redacted: l.redacted > 0}
 	if l.before != "" || l.eol != "\n" { // otherwise all lines share one string
 		p.blanks = l.before + l.eol
@@ -182,7 +182,7 @@ func (l *line) storedAt(at events.Offset) storedLine {
 
 // beginsWith reports whether the rest of a read line from a position consists of blank bytes that the log has before
 // the body.
-func (p *storedLine) beginsWith(l *line, from int64) bool {
+func (p *storedLine) beginsWith(l *lineParts, from int64) bool {
 	if p.Start > from || l.End > p.body {
 		return false
 	}
@@ -192,14 +192,14 @@ func (p *storedLine) beginsWith(l *line, from int64) bool {
 
 // reach moves the start of a read line back to the blank bytes that the log has before it. They were compared with the
 // end of the previous line.
-func (p *storedLine) reach(l *line) {
+func (p *storedLine) reach(l *lineParts) {
 	if n := l.Start - p.Start; n > 0 && l.Start <= p.body && l.End > p.body {
 		l.before, l.Start = p.blanks[:n]+l.before, p.Start
 	}
 }
 
 // isIn reports whether a read line equals the stored one at its position. Redacted lines are compared by position only.
-func (p *storedLine) isIn(l *line) bool {
+func (p *storedLine) isIn(l *lineParts) bool {
 	if p.Start < l.Start || p.End > l.End {
 		return false
 	}
@@ -216,17 +216,17 @@ func (p *storedLine) isIn(l *line) bool {
 	return ok && sumOf(body) == p.sum
 }
 
-// sum replaces a text in memory.
-type sum [16]byte
+// textSum replaces a text in memory.
+type textSum [16]byte
 
-func sumOf[T string | []byte](text T) sum {
+func sumOf[T string | []byte](text T) textSum {
 	h := sha256.Sum256([]byte(text))
-	return sum(h[:16])
+	return textSum(h[:16])
 }
 
 // spell formats the position of a line.
 func spell(name string, at agents.Span) string {
-	return fmt.Sprintf("%s:%d+%d", clean(name), at.Start, at.End-at.Start)
+	return fmt.Sprintf("%s:%d+%d", escapeName(name), at.Start, at.End-at.Start)
 }
 
 // parse parses the position of a line, from the right.
@@ -241,8 +241,8 @@ func parse(text string) (name string, at agents.Span, ok bool) {
 	return text[:colon], agents.Span{Start: start, End: start + n}, ok && err == nil && err2 == nil && start >= 0 && n >= 0 && start+n >= 0
 }
 
-// clean escapes a name for an attribute: invalid bytes become %XX.
-func clean(name string) string {
+// escapeName escapes a name for an attribute: invalid bytes become %XX.
+func escapeName(name string) string {
 	if utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return name
 	}
@@ -255,7 +255,7 @@ func clean(name string) string {
 
 // idOf returns a valid id for a text.
 func idOf(text string) string {
-	if text = clean(text); len(text) <= events.MaxIDLen {
+	if text = escapeName(text); len(text) <= events.MaxIDLen {
 		return text
 	}
 	return events.DerivedID(text)

@@ -80,7 +80,7 @@ func (in *Ingester) isSettled(key fileKey) {
 }
 
 // ownerKey identifies a file of a session in any root.
-func ownerKey(f agents.File) sum { return sumOf(f.Session + "\x00" + f.Stem) }
+func ownerKey(f agents.File) textSum { return sumOf(f.Session + "\x00" + f.Stem) }
 
 // owner returns the root of a file, or "" if it is unknown yet.
 func (in *Ingester) owner(f agents.File) string {
@@ -118,7 +118,7 @@ func (in *Ingester) lines(ctx context.Context, b *tail.Batch, force bool) error 
 	return w.end(w.batch(b, is, list))
 }
 
-func (w *writer) batch(b *tail.Batch, is agents.File, list []line) error {
+func (w *writer) batch(b *tail.Batch, is agents.File, list []lineParts) error {
 	f := w.own.file(is)
 	if !w.in.owns(is, b.File.Root) {
 		w.in.once(Problem{Root: b.File.Root, File: b.File.Rel, Session: is.Session, Reason: "another folder has a file of this session with this name: left out"})
@@ -149,7 +149,7 @@ func (w *writer) batch(b *tail.Batch, is agents.File, list []line) error {
 }
 
 // owed appends the missing events of the last line after a crash.
-func (w *writer) owed(f *file) error {
+func (w *writer) owed(f *fileState) error {
 	owed := f.follow
 	f.follow = nil
 	for _, n := range owed {
@@ -161,7 +161,7 @@ func (w *writer) owed(f *file) error {
 }
 
 // line appends the parts of a line that are not in the log. rest holds this line and the following ones.
-func (w *writer) line(f *file, l *line, rest []line) error {
+func (w *writer) line(f *fileState, l *lineParts, rest []lineParts) error {
 	i := sort.Search(len(f.lines), func(i int) bool { return f.lines[i].End > l.Start })
 	if i < len(f.lines) {
 		f.lines[i].reach(l)
@@ -192,13 +192,13 @@ func (w *writer) line(f *file, l *line, rest []line) error {
 }
 
 // fresh appends a line that is not in the log, and its derived events.
-func (w *writer) fresh(f *file, l *line, rest []line) error {
+func (w *writer) fresh(f *fileState, l *lineParts, rest []lineParts) error {
 	m := f.tell(f.id(l.at()), l)
 	if err := w.to(f, m.Session); err != nil {
 		return err
 	}
 	id := f.lastID
-	if m.ID != "" && len(m.ID) <= events.MaxIDLen && clean(m.ID) == m.ID {
+	if m.ID != "" && len(m.ID) <= events.MaxIDLen && escapeName(m.ID) == m.ID {
 		if at, ok := w.s.withoutFile[sumOf(m.ID)]; ok { // another program stored it directly from the agent
 			delete(w.s.withoutFile, sumOf(m.ID))
 			f.lines = append(f.lines, w.storedAt(l, at))
@@ -238,7 +238,7 @@ func (w *writer) fresh(f *file, l *line, rest []line) error {
 
 // when returns the time of a line: its own, else that of the previous lines, else the first in the file. An import is
 // not an activity of the session.
-func (w *writer) when(f *file, m agents.Meaning, rest []line) time.Time {
+func (w *writer) when(f *fileState, m agents.Meaning, rest []lineParts) time.Time {
 	if at := timeOf(m.Time); !at.IsZero() {
 		return at
 	}
@@ -249,7 +249,7 @@ func (w *writer) when(f *file, m agents.Meaning, rest []line) time.Time {
 }
 
 // began returns the first time in the lines of a file, else that of the log's clock.
-func (w *writer) began(f *file, rest []line) time.Time {
+func (w *writer) began(f *fileState, rest []lineParts) time.Time {
 	if !f.beganAt.IsZero() {
 		return f.beganAt
 	}
@@ -265,7 +265,7 @@ func (w *writer) began(f *file, rest []line) time.Time {
 }
 
 // turn appends the line itself.
-func (w *writer) turn(f *file, l *line, id string, m agents.Meaning, rest []line) error {
+func (w *writer) turn(f *fileState, l *lineParts, id string, m agents.Meaning, rest []lineParts) error {
 	entry, err := l.entry(m)
 	if err != nil {
 		return err
@@ -277,19 +277,19 @@ func (w *writer) turn(f *file, l *line, id string, m agents.Meaning, rest []line
 	e.ID, e.Time = id, w.when(f, m, rest)
 	e = e.WithExtension(extLine, spell(f.Name, l.Span))
 	if w.s != w.own {
-		e = e.WithExtension(extOwner, clean(w.own.sub.ID))
+		e = e.WithExtension(extOwner, escapeName(w.own.sub.ID))
 	}
 	if err := w.event(e); err != nil {
 		return err
 	}
 	w.lines = append(w.lines, written{len(w.series) - 1, f, len(f.lines)})
-	f.lines, f.called = append(f.lines, w.storedAt(l, 0)), clean(f.Name)
+	f.lines, f.called = append(f.lines, w.storedAt(l, 0)), escapeName(f.Name)
 	w.in.count(func(s *Status) { s.redactedOf(l.found) })
 	return nil
 }
 
 // storedAt returns the entry of an appended line.
-func (w *writer) storedAt(l *line, at events.Offset) storedLine {
+func (w *writer) storedAt(l *lineParts, at events.Offset) storedLine {
 	p := l.storedAt(at)
 	if w.s != w.own {
 		p.session = w.s.sub.ID

@@ -40,9 +40,9 @@ func (r *rig) mustGive(when string, files map[string]string) {
 // A moved file is restored under its current name, after any moves, with and without the state. Each move is recorded
 // once.
 func TestNames(t *testing.T) {
-	const line = `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"` + thread + `","cwd":"/pier"}}` + "\n"
-	names := []string{"sessions/2026/01/02/" + rolloutName(thread), "archived_sessions/" + rolloutName(thread),
-		"sessions/2026/01/02/" + rolloutName(thread), "sessions/2026/01/03/" + rolloutName(thread), "archived_sessions/" + rolloutName(thread)}
+	const line = `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"` + threadID + `","cwd":"/pier"}}` + "\n"
+	names := []string{"sessions/2026/01/02/" + rolloutName(threadID), "archived_sessions/" + rolloutName(threadID),
+		"sessions/2026/01/02/" + rolloutName(threadID), "sessions/2026/01/03/" + rolloutName(threadID), "archived_sessions/" + rolloutName(threadID)}
 	for _, isLost := range []bool{false, true} {
 		for _, lines := range []int{1, 3} {
 			r := newRig(t, t.TempDir(), ofCodex)
@@ -63,7 +63,7 @@ func TestNames(t *testing.T) {
 				if strings.HasPrefix(to, "archived") {
 					want = `"archived"`
 				}
-				if got := r.field("codex/"+thread, "status"); got != want && i > 0 {
+				if got := r.field("codex/"+threadID, "status"); got != want && i > 0 {
 					t.Errorf("in %s its status is %s, want %s", to, got, want)
 				}
 				before = len(r.records())

@@ -255,7 +255,7 @@ func (in *Ingester) decide(ctx context.Context, session string, o origin, byCWD 
 }
 
 // settleIn sets the namespace of a session. The caller holds mu.
-func (in *Ingester) settleIn(session sum, namespace string) {
+func (in *Ingester) settleIn(session textSum, namespace string) {
 	if in.homes[session] == leftAlone {
 		in.status.Alone--
 	}

@@ -267,24 +267,24 @@ func TestNamespaceOldState(t *testing.T) {
 // Changes of a file are recorded in its session in any namespace, even if no watcher ran and only the first line named
 // the session.
 func TestNamespaceMoves(t *testing.T) {
-	const line = `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"` + thread + `","cwd":"/shop"}}` + "\n"
+	const line = `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"` + threadID + `","cwd":"/shop"}}` + "\n"
 	r := newRig(t, t.TempDir(), ofCodex)
 	r.namespaces = byFolder
-	name, away := "sessions/2026/01/02/"+rolloutName(thread), "archived_sessions/"+rolloutName(thread)
+	name, away := "sessions/2026/01/02/"+rolloutName(threadID), "archived_sessions/"+rolloutName(threadID)
 	r.write(name, line)
 	r.run()
 	r.namespaces = func(string) string { return "mill" }
 	r.move(name, away)
 	r.run()
-	if got := r.of("shop").field("codex/"+thread, "status"); got != `"archived"` {
+	if got := r.of("shop").field("codex/"+threadID, "status"); got != `"archived"` {
 		t.Errorf("in the archive its status is %s", got)
 	}
 	r.remove(away)
 	r.run()
-	if got := r.of("shop").field("codex/"+thread, fieldGone); got != "true" {
+	if got := r.of("shop").field("codex/"+threadID, fieldGone); got != "true" {
 		t.Errorf("without its file it says %q", got)
 	}
-	r.mustBeIn("when it is gone", map[string]string{"codex/" + thread: "shop"})
+	r.mustBeIn("when it is gone", map[string]string{"codex/" + threadID: "shop"})
 
 	const id = "5a5a5a5a-0000-4000-8000-000000000000"
 	g := newRig(t, t.TempDir(), ofGemini)

@@ -31,7 +31,7 @@ func reverted(t *rapid.T, home map[string]string, number int) {
 	id := func(file int) string { return fmt.Sprintf("019b0000-%04x-7000-8000-%012d", file, number) }
 	base, turns, said := branchPoint{}, []branchPoint(nil), 0
 	for file := range rapid.IntRange(1, 5).Draw(t, "files") {
-		k := &talk{t: t, n: base.n}
+		k := &agentTalk{t: t, n: base.n}
 		add := func(kind, payload string) {
 			k.b.WriteString(fmt.Sprintf(`{"timestamp":"2026-01-02T03:%02d:%02d.000Z","ordinal":%d,"type":%q,"payload":%s}`, file, said%60, k.n, kind, payload) + "\n")
 			k.n++
@@ -221,12 +221,12 @@ func TestRecordedOrder(t *testing.T) {
 func TestOrderOfTheLost(t *testing.T) {
 	r := newRig(t, t.TempDir(), ofCodex)
 	meta := func(file string) string {
-		return `{"timestamp":"2026-01-02T03:04:05.000Z","ordinal":0,"type":"session_meta","payload":{"id":"` + thread + `","cwd":"/pier","history_mode":"paginated","history_base":{"thread_id":"` + file + `","end_ordinal_exclusive":9,"end_byte_offset":900}}}` + "\n"
+		return `{"timestamp":"2026-01-02T03:04:05.000Z","ordinal":0,"type":"session_meta","payload":{"id":"` + threadID + `","cwd":"/pier","history_mode":"paginated","history_base":{"thread_id":"` + file + `","end_ordinal_exclusive":9,"end_byte_offset":900}}}` + "\n"
 	}
 	const first, second = "019b0000-0000-7000-8000-000000000002", "019b0000-0000-7000-8000-000000000003"
 	names := []string{"sessions/2026/01/02/" + rolloutName(second), "archived_sessions/" + rolloutName(first)}
 	r.write(names[0], meta(first))
-	r.write(names[1], meta(thread))
+	r.write(names[1], meta(threadID))
 	r.kicked(names)
 	var order []string
 	for _, rec := range r.records() {

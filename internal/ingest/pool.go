@@ -30,7 +30,7 @@ type pool struct {
 
 type pooled struct {
 	sub     events.Subject
-	s       *session       // nil: must be read
+	s       *sessionState  // nil: must be read
 	user    events.Subject // zero: none
 	entries int
 }
@@ -111,7 +111,7 @@ func (p *pool) remove(have *pooled) {
 }
 
 // session returns the log's state of a session, for a user. The caller releases it with give.
-func (in *Ingester) session(ctx context.Context, agent agents.Agent, sub, user events.Subject, wait bool) (*session, error) {
+func (in *Ingester) session(ctx context.Context, agent agents.Agent, sub, user events.Subject, wait bool) (*sessionState, error) {
 	if err := sub.Validate(); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (in *Ingester) session(ctx context.Context, agent agents.Agent, sub, user e
 	if err != nil || have.s != nil {
 		return haveSession(have), err
 	}
-	var s *session
+	var s *sessionState
 	if _, err = in.o.Log.Last(ctx, sub); errors.Is(err, log.ErrNotFound) {
 		s, err = newSession(agent, sub), nil // the common case at the first use
 	} else {
@@ -133,7 +133,7 @@ func (in *Ingester) session(ctx context.Context, agent agents.Agent, sub, user e
 	return s, nil
 }
 
-func haveSession(have *pooled) *session {
+func haveSession(have *pooled) *sessionState {
 	if have == nil {
 		return nil
 	}
@@ -141,4 +141,4 @@ func haveSession(have *pooled) *session {
 }
 
 // give releases a session. After an error it is read again, because the log may differ from the cached state.
-func (in *Ingester) give(s *session, err error) { in.pool.give(s.sub, err != nil) }
+func (in *Ingester) give(s *sessionState, err error) { in.pool.give(s.sub, err != nil) }

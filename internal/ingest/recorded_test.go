@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// meta is the first line of a rollout, and usage is a usage record, as the test reads them.
-type meta struct {
+// rolloutMeta is the first line of a rollout, and usage is a usage record, as the test reads them.
+type rolloutMeta struct {
 	Payload struct {
 		HistoryBase *struct {
 			ThreadID      string `json:"thread_id"`
@@ -33,7 +33,7 @@ type meta struct {
 	}
 }
 
-func metaOf(t *testing.T, line string) (m meta) {
+func metaOf(t *testing.T, line string) (m rolloutMeta) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(line), &m); err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestRecordedCodex(t *testing.T) {
 				if u := metaOf(t, list[i]).Payload.ThreadUsage; u != nil {
 					usages++
 					want := events.Tokens{Input: u.Input - u.Cached, CacheRead: u.Cached, Output: u.Output, Reasoning: u.Reasoning}
-					if got := took(r, s); got != want {
+					if got := usageIn(r, s); got != want {
 						t.Errorf("%s: %s took %+v, want %+v", version, stem, got, want)
 					}
 					break
@@ -166,8 +166,8 @@ func goesTo(s *projector.Session, to events.Offset) bool {
 	return false
 }
 
-// took returns the usage in effect, including inherited records.
-func took(r *rig, s *projector.Session) (sum events.Tokens) {
+// usageIn returns the usage in effect, including inherited records.
+func usageIn(r *rig, s *projector.Session) (sum events.Tokens) {
 	for _, rec := range r.records() {
 		if p, ok := projector.Decode(rec).Payload.(*events.CostAccrued); ok && s.History.IsLive(rec.Offset) {
 			sum.Input, sum.Output, sum.Reasoning, sum.CacheRead = sum.Input+p.Tokens.Input, sum.Output+p.Tokens.Output, sum.Reasoning+p.Tokens.Reasoning, sum.CacheRead+p.Tokens.CacheRead
@@ -220,7 +220,7 @@ func TestRecordedThreads(t *testing.T) {
 			}
 			asked++
 			last := a.Result.Thread.Turns[len(a.Result.Thread.Turns)-1].ID
-			if got := said(t, homes, "codex/"+a.Result.Thread.ID, last); strings.Join(got, "\n") != strings.Join(want, "\n") {
+			if got := saidIn(t, homes, "codex/"+a.Result.Thread.ID, last); strings.Join(got, "\n") != strings.Join(want, "\n") {
 				t.Errorf("%s after turn %s:\n%q\nwant\n%q", a.Result.Thread.ID, last, got, want)
 			}
 		}
@@ -230,8 +230,8 @@ func TestRecordedThreads(t *testing.T) {
 	}
 }
 
-// said lists the speakers and texts of a session at the end of a turn.
-func said(t *testing.T, homes map[string]*rig, session, turn string) (list []string) {
+// saidIn lists the speakers and texts of a session at the end of a turn.
+func saidIn(t *testing.T, homes map[string]*rig, session, turn string) (list []string) {
 	t.Helper()
 	for _, r := range homes {
 		var at, own events.Offset

@@ -86,7 +86,7 @@ func (in *Ingester) movedFrom(f tail.File, is agents.File, ids []string) string 
 			continue
 		}
 		for _, had := range s.files {
-			if had.Thread == agents.Main && (had.called == clean(is.Name) || in.isGone(f.Root, had.Name)) {
+			if had.Thread == agents.Main && (had.called == escapeName(is.Name) || in.isGone(f.Root, had.Name)) {
 				return id
 			}
 		}
@@ -96,9 +96,9 @@ func (in *Ingester) movedFrom(f tail.File, is agents.File, ids []string) string 
 
 // isRenamed reports whether a file has another name than in the log, in a renamed folder. Then all of it is read,
 // because its lines may name the folder.
-func (in *Ingester) isRenamed(t tail.File, f *file) bool {
+func (in *Ingester) isRenamed(t tail.File, f *fileState) bool {
 	_, ok := agents.As[agents.Lasting](in.sources[t.Root].Agent)
-	return ok && in.o.Sessions != nil && f.called != clean(t.Rel)
+	return ok && in.o.Sessions != nil && f.called != escapeName(t.Rel)
 }
 
 // isGone reports whether a folder of sessions has no file of this name.

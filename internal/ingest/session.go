@@ -23,8 +23,8 @@ const (
 	sourceDerived = events.DerivedSource // with the agent's name: derived events
 )
 
-// session is the log's state of a session, as far as appends of lines need it.
-type session struct {
+// sessionState is the log's state of a session, as far as appends of lines need it.
+type sessionState struct {
 	sub         events.Subject
 	agent       agents.Agent
 	first, last events.Offset // of its records
@@ -33,23 +33,23 @@ type session struct {
 	archived    bool
 	gone        bool
 	title       string // as derived from lines
-	ids         map[sum]struct{}
-	withoutFile map[sum]events.Offset // lines that did not come from a file
-	files       map[string]*file      // by stem
-	others      []string              // sessions with lines of its files
-	owners      map[string]bool       // sessions whose files have lines in this one
-	live        map[string]int        // number of turns in effect, by thread; nil: not counted
-	blurred     events.Offset         // first record from which the offsets of lines are unknown; 0: all are known
+	ids         map[textSum]struct{}
+	withoutFile map[textSum]events.Offset // lines that did not come from a file
+	files       map[string]*fileState     // by stem
+	others      []string                  // sessions with lines of its files
+	owners      map[string]bool           // sessions whose files have lines in this one
+	live        map[string]int            // number of turns in effect, by thread; nil: not counted
+	blurred     events.Offset             // first record from which the offsets of lines are unknown; 0: all are known
 }
 
-// file is the log's state of a file of a session.
-type file struct {
+// fileState is the log's state of a file of a session.
+type fileState struct {
 	agents.File
 	root    string // its root
 	called  string // its last name in the log
 	gen     int
 	lines   []storedLine
-	past    map[sum]bool // removed lines of older generations
+	past    map[textSum]bool // removed lines of older generations
 	fold    agents.Fold
 	isOld   bool // the fold is not at the last line
 	lastID  string
@@ -66,22 +66,23 @@ type following struct {
 	id      string
 	time    time.Time
 	agents.Fact
-	sum sum // of the line
+	sum textSum // of the line
 }
 
-func newSession(agent agents.Agent, sub events.Subject) *session {
-	return &session{sub: sub, agent: agent, ids: make(map[sum]struct{}), withoutFile: make(map[sum]events.Offset), files: make(map[string]*file),
+func newSession(agent agents.Agent, sub events.Subject) *sessionState {
+	return &sessionState{sub: sub, agent: agent, ids: make(map[textSum]struct{}), withoutFile: make(map[textSum]events.Offset),
+		files:  make(map[string]*fileState),
 		owners: make(map[string]bool)}
 }
 
 // has reports whether the session has an event of the agent with this id.
-func (s *session) has(id string) bool {
+func (s *sessionState) has(id string) bool {
 	_, ok := s.ids[sumOf(id)]
 	return ok
 }
 
 // end returns how far the log has the file.
-func (f *file) end() int64 {
+func (f *fileState) end() int64 {
 	if len(f.lines) == 0 {
 		return 0
 	}
@@ -89,7 +90,7 @@ func (f *file) end() int64 {
 }
 
 // id returns the id of the line whose body begins at an offset.
-func (f *file) id(at int64) string {
+func (f *fileState) id(at int64) string {
 	g := ""
 	if f.gen > 0 {
 		g = "#" + strconv.Itoa(f.gen)
@@ -98,10 +99,10 @@ func (f *file) id(at int64) string {
 }
 
 // file returns a file of the session, under its current name.
-func (s *session) file(f agents.File) *file {
+func (s *sessionState) file(f agents.File) *fileState {
 	have := s.files[f.Stem]
 	if have == nil {
-		have = &file{File: f, fold: s.agent.Fold(f), past: make(map[sum]bool)}
+		have = &fileState{File: f, fold: s.agent.Fold(f), past: make(map[textSum]bool)}
 		s.files[f.Stem] = have
 	}
 	have.File = f
@@ -109,7 +110,7 @@ func (s *session) file(f agents.File) *file {
 }
 
 // newest returns the most recently started file of the session's own messages.
-func (s *session) newest() (last *file) {
+func (s *sessionState) newest() (last *fileState) {
 	for _, f := range s.files {
 		if f.Thread == agents.Main && (last == nil || f.Stem > last.Stem) {
 			last = f
@@ -119,7 +120,7 @@ func (s *session) newest() (last *file) {
 }
 
 // load reads a session. With fed, it feeds the lines to the folds of its files.
-func load(ctx context.Context, src Reader, agent agents.Agent, sub events.Subject, fed bool) (*session, error) {
+func load(ctx context.Context, src Reader, agent agents.Agent, sub events.Subject, fed bool) (*sessionState, error) {
 	s := newSession(agent, sub)
 	err := each(ctx, src, s.subjects(), func(rec events.Record) { s.note(rec, fed) })
 	if err == nil && len(s.others) > 0 { // again, with their lines in between
@@ -140,7 +141,7 @@ func load(ctx context.Context, src Reader, agent agents.Agent, sub events.Subjec
 }
 
 // subjects returns the session and the other sessions with lines of its files.
-func (s *session) subjects() []events.Subject {
+func (s *sessionState) subjects() []events.Subject {
 	list := []events.Subject{s.sub}
 	for _, id := range s.others {
 		list = append(list, events.Session(s.sub.Namespace, id))
@@ -166,14 +167,14 @@ func merged(ctx context.Context, src Reader, subs []events.Subject, after, upto 
 		}
 		return nil
 	}
-	heads := make([]*head, 0, len(subs))
+	heads := make([]*recordHead, 0, len(subs))
 	defer func() {
 		for _, h := range heads {
 			h.stop()
 		}
 	}()
 	for _, sub := range subs {
-		h := &head{}
+		h := &recordHead{}
 		h.next, h.stop = iter.Pull2(readable(ctx, src, events.Range{Subject: sub, After: after, Upto: upto}))
 		heads = append(heads, h)
 		if err := h.advance(); err != nil {
@@ -181,7 +182,7 @@ func merged(ctx context.Context, src Reader, subs []events.Subject, after, upto 
 		}
 	}
 	for {
-		var first *head
+		var first *recordHead
 		for _, h := range heads {
 			if h.ok && (first == nil || h.rec.Offset < first.rec.Offset) {
 				first = h
@@ -196,15 +197,15 @@ func merged(ctx context.Context, src Reader, subs []events.Subject, after, upto 
 	}
 }
 
-// head is the next record of a session.
-type head struct {
+// recordHead is the next record of a session.
+type recordHead struct {
 	next func() (events.Record, error, bool)
 	stop func()
 	rec  events.Record
 	ok   bool
 }
 
-func (h *head) advance() (err error) {
+func (h *recordHead) advance() (err error) {
 	h.rec, err, h.ok = h.next()
 	return err
 }
@@ -224,7 +225,7 @@ func readable(ctx context.Context, src Reader, r events.Range) iter.Seq2[events.
 }
 
 // note folds a record of the session.
-func (s *session) note(rec events.Record, fed bool) {
+func (s *sessionState) note(rec events.Record, fed bool) {
 	if rec.Subject.ID != s.sub.ID {
 		s.noteOther(rec, fed)
 		return
@@ -251,10 +252,10 @@ func (s *session) note(rec events.Record, fed bool) {
 }
 
 // noteOther folds a record of another session with lines of this one's files.
-func (s *session) noteOther(rec events.Record, fed bool) {
+func (s *sessionState) noteOther(rec events.Record, fed bool) {
 	switch rec.Source {
 	case sourceLines + s.agent.Name():
-		if rec.Extensions[extOwner] == clean(s.sub.ID) {
+		if rec.Extensions[extOwner] == escapeName(s.sub.ID) {
 			s.ids[sumOf(rec.ID)] = struct{}{}
 			s.noteLine(rec, fed)
 		}
@@ -264,7 +265,7 @@ func (s *session) noteOther(rec events.Record, fed bool) {
 	}
 }
 
-func (s *session) noteLine(rec events.Record, fed bool) {
+func (s *sessionState) noteLine(rec events.Record, fed bool) {
 	name, at, ok := parse(rec.Extensions[extLine])
 	if !ok {
 		s.withoutFile[sumOf(rec.ID)] = rec.Offset
@@ -294,22 +295,22 @@ func (s *session) noteLine(rec events.Record, fed bool) {
 }
 
 // lineIn decodes the line in a record.
-func lineIn(rec events.Record, at agents.Span) (line, bool) {
+func lineIn(rec events.Record, at agents.Span) (lineParts, bool) {
 	p, err := events.DecodeAs[events.TurnAppended](rec.Event)
 	if err != nil || len(p.Entries) != 1 {
-		return line{}, false
+		return lineParts{}, false
 	}
-	l, err := stored(p.Entries[0], at)
+	l, err := decodeLine(p.Entries[0], at)
 	return l, err == nil
 }
 
 // named returns the file that a line names, or nil if the agent does not know it. If the name alone is not sufficient,
 // the first line of the file identifies it.
-func (s *session) named(name string, line []byte) *file {
+func (s *sessionState) named(name string, line []byte) *fileState {
 	f, ok := s.agent.File(name, nil)
 	if !ok {
 		for _, f := range s.files {
-			if clean(f.Name) == name {
+			if escapeName(f.Name) == name {
 				return f
 			}
 		}
@@ -326,9 +327,9 @@ func (s *session) named(name string, line []byte) *file {
 
 // beside returns the file with this name in another folder: a record without a line names the file before any line is
 // stored under its new name. It returns nil if no file matches.
-func (s *session) beside(name string) *file {
+func (s *sessionState) beside(name string) *fileState {
 	for _, f := range s.files {
-		if had := clean(f.Name); path.Base(had) == path.Base(name) && strings.Count(had, "/") == strings.Count(name, "/") {
+		if had := escapeName(f.Name); path.Base(had) == path.Base(name) && strings.Count(had, "/") == strings.Count(name, "/") {
 			return f
 		}
 	}
@@ -336,7 +337,7 @@ func (s *session) beside(name string) *file {
 }
 
 // tell feeds the next line to the fold, and returns its meaning.
-func (f *file) tell(id string, l *line) agents.Meaning {
+func (f *fileState) tell(id string, l *lineParts) agents.Meaning {
 	m := f.fold.Line(l.Span, l.body)
 	f.lastID, f.quiet, f.follow, f.text = id, false, nil, f.textOf(l)
 	if at := timeOf(m.Time); at.After(f.lastAt) {
@@ -349,7 +350,7 @@ func (f *file) tell(id string, l *line) agents.Meaning {
 }
 
 // textOf returns the end of a line for comparison with the file.
-func (f *file) textOf(l *line) []byte {
+func (f *fileState) textOf(l *lineParts) []byte {
 	if l.redacted > 0 {
 		return nil
 	}
@@ -361,13 +362,13 @@ func (f *file) textOf(l *line) []byte {
 const maxText = 1 << 10
 
 // hush delivers silence to the fold.
-func (f *file) hush() (list []following) {
+func (f *fileState) hush() (list []following) {
 	if f.quiet || f.lastID == "" {
 		return nil
 	}
 	f.quiet = true
 	for _, fact := range f.fold.Quiet() {
-		list = append(list, following{"", idOf(f.lastID + quietly + strings.TrimPrefix(fact.Key, quietly[1:])), f.lastAt, fact, sum{}})
+		list = append(list, following{"", idOf(f.lastID + quietly + strings.TrimPrefix(fact.Key, quietly[1:])), f.lastAt, fact, textSum{}})
 	}
 	return list
 }
@@ -375,7 +376,7 @@ func (f *file) hush() (list []following) {
 // quietly is a part of the ids of events derived from the silence after a line.
 const quietly = "/quiet/"
 
-func (s *session) noteFact(rec events.Record, fed bool) {
+func (s *sessionState) noteFact(rec events.Record, fed bool) {
 	switch rec.Type {
 	case events.TypeSessionUpdated:
 		if p, err := events.DecodeAs[events.SessionUpdated](rec.Event); err == nil {
@@ -396,7 +397,7 @@ func (s *session) noteFact(rec events.Record, fed bool) {
 }
 
 // noteQuiet notes that silence was delivered to a file.
-func (s *session) noteQuiet(rec events.Record, fed bool) {
+func (s *sessionState) noteQuiet(rec events.Record, fed bool) {
 	if fed && strings.Contains(rec.ID, quietly) {
 		for _, f := range s.files {
 			if !f.isOld && f.lastID != "" && strings.HasPrefix(rec.ID, f.lastID+quietly) {
@@ -406,7 +407,7 @@ func (s *session) noteQuiet(rec events.Record, fed bool) {
 	}
 }
 
-func (s *session) noteFields(set events.Fields) {
+func (s *sessionState) noteFields(set events.Fields) {
 	for _, field := range set {
 		switch field.Name {
 		case fieldStatus:
@@ -425,7 +426,7 @@ func (s *session) noteFields(set events.Fields) {
 }
 
 // cut starts a generation that keeps the lines up to a position.
-func (f *file) cut(end int64) {
+func (f *fileState) cut(end int64) {
 	n := len(f.lines)
 	for n > 0 && f.lines[n-1].End > end {
 		n--
@@ -437,7 +438,7 @@ func (f *file) cut(end int64) {
 }
 
 // refold restarts the fold of a file with the effective lines.
-func (s *session) refold(ctx context.Context, src Reader, f *file) error {
+func (s *sessionState) refold(ctx context.Context, src Reader, f *fileState) error {
 	f.fold, f.isOld = s.agent.Fold(f.File), false
 	next := 0
 	return each(ctx, src, s.subjects(), func(rec events.Record) {

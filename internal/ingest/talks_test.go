@@ -11,7 +11,7 @@ import (
 
 // geminiTalk is a session of Gemini CLI: messages, newer versions of them, rewinds, replaced lists, resumes.
 func geminiTalk(t *rapid.T) (name, content string) {
-	k := &talk{t: t}
+	k := &agentTalk{t: t}
 	const head = `{"sessionId":"5a5a5a5a-0000-4000-8000-000000000000","projectHash":"00","startTime":"2026-01-02T03:04:05.006Z","lastUpdated":"2026-01-02T03:04:05.006Z","kind":"main"}`
 	k.line(head)
 	ids := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})
@@ -44,7 +44,7 @@ func geminiTalk(t *rapid.T) (name, content string) {
 
 // piTalk is a tree in the format of pi.
 func piTalk(t *rapid.T) (name, content string) {
-	k := &talk{t: t}
+	k := &agentTalk{t: t}
 	k.line(`{"type":"session","version":3,"id":"s1","timestamp":"2026-01-02T03:04:05.006Z","cwd":"/pier"}`)
 	ids, leaf := []string{""}, ""
 	for i := range rapid.IntRange(1, 10).Draw(t, "entries") {
@@ -70,7 +70,7 @@ func piTalk(t *rapid.T) (name, content string) {
 
 // acpTalk is a connection with two sessions whose lines alternate at random.
 func acpTalk(t *rapid.T) (name, content string) {
-	k := &talk{t: t}
+	k := &agentTalk{t: t}
 	ids := 0
 	say := func(toAgent bool, format string, args ...any) {
 		k.line(string(acp.Record(toAgent, fmt.Appendf(nil, format, args...))))

@@ -17,7 +17,8 @@ func TestRunDropsNothing(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	st, files := openStore(t), storagetest.NewMem(storagetest.MemOptions{})
-	tr := need(New(Config{Name: "t", Layout: plain{}, Root: layouts.Root{Name: layouts.LiveRoot}, Storage: files, Target: st, Head: st.Log.Durable, Way: Both}))
+	tr := need(New(Config{Name: "t", Layout: plainLayout{}, Root: layouts.Root{Name: layouts.LiveRoot}, Storage: files,
+		Target: st, Head: st.Log.Durable, Way: Both}))
 	defer tr.Close()
 	_, _, err := tr.Begin(ctx)
 	must(t, err)

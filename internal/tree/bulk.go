@@ -48,8 +48,8 @@ type recently struct {
 // together is the time within which changes count as simultaneous.
 const together = 2 * time.Second
 
-// few is the number of files whose loss is never asked about, however small the tree.
-const few = 3
+// minAsked is the number of files whose loss is never asked about, however small the tree.
+const minAsked = 3
 
 // isMany reports whether so many changes exceed the limit for changes without a question.
 func (t *Tree) isMany(all int) bool { return t.c.BulkLimit >= 0 && all > t.c.BulkLimit }
@@ -57,7 +57,7 @@ func (t *Tree) isMany(all int) bool { return t.c.BulkLimit >= 0 && all > t.c.Bul
 // isLost reports whether so many missing or emptied files are more than a user would remove by hand. A written file is
 // not a loss, because the log has its former content. The caller holds mu.
 func (t *Tree) isLost(lost int) bool {
-	return t.c.BulkLimit >= 0 && lost > few && lost > len(t.files)/2
+	return t.c.BulkLimit >= 0 && lost > minAsked && lost > len(t.files)/2
 }
 
 // judge asks if the changes are too many to be imported without a question. It returns true if more changes may be
@@ -267,7 +267,7 @@ func (t *Tree) discard(ctx context.Context, e *edit) error {
 	if err != nil {
 		return err
 	}
-	t.came(ctx, old, e.path, e.entry, nil, want{sum: e.sum})
+	t.came(ctx, old, e.path, e.entry, nil, wantedFile{sum: e.sum})
 	t.tidy(ctx, []string{e.path})
 	return nil
 }

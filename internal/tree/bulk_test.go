@@ -109,7 +109,7 @@ func TestLawsAsked(t *testing.T) {
 	asked := 0
 	t.Run("B-43 every text is recorded while the tree asks", func(t *testing.T) {
 		defer debug.SetGCPercent(debug.SetGCPercent(400))
-		first, programs := uint64(time.Now().UnixNano()), count(600, 50_000)
+		first, programs := uint64(time.Now().UnixNano()), countFor(600, 50_000)
 		if s := os.Getenv("TALLY_TREE_SEED"); s != "" {
 			first, programs = need(strconv.ParseUint(s, 10, 64)), 1
 		}

@@ -28,9 +28,9 @@ func TestLawsOnDisk(t *testing.T) {
 	struck := make(map[string]int)
 	onDisk = true
 	defer func() { onDisk = false }()
-	t.Run("documents", func(t *testing.T) { runPrograms(t, plainLand{}, count(30, 1_000), struck) })
-	t.Run("a team", func(t *testing.T) { runPrograms(t, tavernLand{}, count(10, 1_000), struck) })
-	t.Run("conversations", func(t *testing.T) { runPrograms(t, evalsLand{}, count(10, 1_000), struck) })
+	t.Run("documents", func(t *testing.T) { runPrograms(t, plainLand{}, countFor(30, 1_000), struck) })
+	t.Run("a team", func(t *testing.T) { runPrograms(t, tavernLand{}, countFor(10, 1_000), struck) })
+	t.Run("conversations", func(t *testing.T) { runPrograms(t, evalsLand{}, countFor(10, 1_000), struck) })
 }
 
 // onDisk makes worlds use a folder of the file system.

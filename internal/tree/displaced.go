@@ -35,7 +35,7 @@ type displaced struct {
 
 // came handles a file that was displaced by a new file or by a removal. If its content is neither that of the tree's
 // previous file nor of the new one, the content is kept. The caller holds mu.
-func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, have *file, now want) {
+func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, have *fileRecord, now wantedFile) {
 	d := &displaced{path: old, from: from, entry: sub, sums: append([]string{now.sum}, t.tried[from]...), due: t.c.Now().Add(linger)}
 	if have != nil {
 		d.base, d.sums = have.at, append(d.sums, have.sum)
@@ -155,7 +155,7 @@ func (t *Tree) leftover(ctx context.Context, p string) error {
 	if have != nil {
 		d.sums = append(d.sums, have.sum)
 	}
-	if !slices.Contains(d.sums, sum) && (t.isPart(ctx, p, from, meant) || have == nil && t.isOld(ctx, d.entry, p, from, sum, want{})) {
+	if !slices.Contains(d.sums, sum) && (t.isPart(ctx, p, from, meant) || have == nil && t.isOld(ctx, d.entry, p, from, sum, wantedFile{})) {
 		d.sums = append(d.sums, sum)
 	}
 	t.out[p] = d
@@ -182,7 +182,7 @@ func (t *Tree) isPart(ctx context.Context, p, from string, meant intent) bool {
 }
 
 // begins reports whether the content of w begins with the content of a file.
-func (t *Tree) begins(ctx context.Context, w want, p string) (bool, error) {
+func (t *Tree) begins(ctx context.Context, w wantedFile, p string) (bool, error) {
 	r, err := t.c.Storage.Read(ctx, p)
 	if err != nil {
 		return false, err

@@ -216,7 +216,7 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 		return t.unread(p, n, err)
 	}
 	if meant, ok := t.intents[p]; ok && e.sum == meant.sum { // the tree put it there without an answer
-		have = &file{entry: meant.entry, at: meant.at, sum: e.sum, size: e.size, mode: e.mode, version: e.version}
+		have = &fileRecord{entry: meant.entry, at: meant.at, sum: e.sum, size: e.size, mode: e.mode, version: e.version}
 		t.set(p, have)
 		t.writeAgain(meant.entry) // a later write may have been intended
 		if t.again.IsZero() {

@@ -23,7 +23,7 @@ type hashed struct {
 const maxHashes = 4096
 
 // keepHash keeps the hash state of a written log file. The caller holds mu.
-func (t *Tree) keepHash(w want) {
+func (t *Tree) keepHash(w wantedFile) {
 	if _, grows := t.c.Layout.(layouts.Grower); !grows || w.hash == nil || !isLog(w.Path) {
 		return
 	}
@@ -33,14 +33,14 @@ func (t *Tree) keepHash(w want) {
 	t.hashes[w.Path] = hashed{w.sum, w.hash}
 }
 
-// known is a layout's cached knowledge of an entry at an offset.
-type known struct {
+// knownEntry is a layout's cached knowledge of an entry at an offset.
+type knownEntry struct {
 	at events.Offset
 	of any
 }
 
 // keepKnown caches the knowledge of an entry. The caller holds mu.
-func (t *Tree) keepKnown(sub events.Subject, k known) {
+func (t *Tree) keepKnown(sub events.Subject, k knownEntry) {
 	if len(t.knowns) >= maxHashes {
 		clear(t.knowns)
 	}
@@ -52,9 +52,9 @@ func isLog(p string) bool { return strings.HasSuffix(p, ".jsonl") }
 
 // grown returns the entries whose files only grow, with the additions. The entries in rest must be rendered. All records up
 // to the offset were applied. The caller holds mu.
-func (t *Tree) grown(ctx context.Context, list []events.Subject, at events.Offset) (grown map[events.Subject][]want, rest []events.Subject) {
+func (t *Tree) grown(ctx context.Context, list []events.Subject, at events.Offset) (grown map[events.Subject][]wantedFile, rest []events.Subject) {
 	g, is := t.c.Layout.(layouts.Grower)
-	grown = make(map[events.Subject][]want)
+	grown = make(map[events.Subject][]wantedFile)
 	for _, sub := range list {
 		if d, applied := t.dirty[sub]; is && applied && !d.whole && !t.redo[sub] && t.stuck[sub] == nil && t.entries[sub].at != 0 && t.entries[sub].path != "" {
 			if more, ok := t.additions(ctx, g, sub, at); ok {
@@ -69,7 +69,7 @@ func (t *Tree) grown(ctx context.Context, list []events.Subject, at events.Offse
 }
 
 // additions returns the growing files of an entry with their additions. It returns false if they are unknown.
-func (t *Tree) additions(ctx context.Context, g layouts.Grower, sub events.Subject, at events.Offset) ([]want, bool) {
+func (t *Tree) additions(ctx context.Context, g layouts.Grower, sub events.Subject, at events.Offset) ([]wantedFile, bool) {
 	u, before := t.entries[sub], t.knowns[sub]
 	if before.at != u.at {
 		before.of = nil
@@ -78,10 +78,10 @@ func (t *Tree) additions(ctx context.Context, g layouts.Grower, sub events.Subje
 	if err != nil || !ok { // rendering reports the error
 		return nil, false
 	}
-	t.keepKnown(sub, known{at, more.Known})
-	var list []want
+	t.keepKnown(sub, knownEntry{at, more.Known})
+	var list []wantedFile
 	for _, a := range more.Added {
-		w := want{File: layouts.File{Path: a.Path, Mode: a.Mode}, entry: sub, at: at, size: int64(len(a.Data)), hash: sha256.New()}
+		w := wantedFile{File: layouts.File{Path: a.Path, Mode: a.Mode}, entry: sub, at: at, size: int64(len(a.Data)), hash: sha256.New()}
 		have := t.files[a.Path]
 		switch {
 		case have != nil && have.entry != sub, have == nil && !a.New:

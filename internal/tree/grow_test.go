@@ -33,7 +33,7 @@ func TestGrowth(t *testing.T) {
 	ctx := t.Context()
 	begin := func(t *testing.T, l land) (*world, func() string) {
 		w, made := newWorld(t, l, rand.New(rand.NewPCG(1, 1)), false), new(int)
-		growth = func(*Tree, events.Subject, events.Offset, []want) {} // it renders all files
+		growth = func(*Tree, events.Subject, events.Offset, []wantedFile) {} // it renders all files
 		var calls []string
 		storage := storagetest.NewFaultyWhole(w.storage, func(c storagetest.Call) storagetest.Fault {
 			if c.Op != "stat" {

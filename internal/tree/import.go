@@ -216,13 +216,13 @@ func (t *Tree) know(ctx context.Context, sub events.Subject) error {
 }
 
 // current renders an entry as of an offset, at its current path.
-func (t *Tree) current(ctx context.Context, sub events.Subject, at events.Offset) (map[string]want, error) {
+func (t *Tree) current(ctx context.Context, sub events.Subject, at events.Offset) (map[string]wantedFile, error) {
 	t.locate(ctx, []events.Subject{sub}, at)
 	list, err := t.render(ctx, sub, at)
 	if err != nil {
 		return nil, err
 	}
-	files := make(map[string]want, len(list))
+	files := make(map[string]wantedFile, len(list))
 	for _, w := range list {
 		files[w.Path] = w
 	}
@@ -242,13 +242,13 @@ func (t *Tree) rewriteFiles(ctx context.Context, sub events.Subject, at events.O
 }
 
 // isBegun reports whether an edited log file is the beginning of the wanted one.
-func (t *Tree) isBegun(ctx context.Context, e *edit, is want) bool {
+func (t *Tree) isBegun(ctx context.Context, e *edit, is wantedFile) bool {
 	begins, err := t.begins(ctx, is, e.path)
 	return err == nil && begins
 }
 
 // has reports whether one of an entry's files has this content.
-func has(files map[string]want, sum string) bool {
+func has(files map[string]wantedFile, sum string) bool {
 	for _, w := range files {
 		if w.sum == sum {
 			return true
@@ -259,7 +259,7 @@ func has(files map[string]want, sum string) bool {
 
 // adopt registers a user's file as a file of the tree.
 func (t *Tree) adopt(e *edit, sub events.Subject, at events.Offset) {
-	t.set(e.path, &file{entry: sub, at: at, sum: e.sum, size: e.size, mode: e.mode, version: e.version})
+	t.set(e.path, &fileRecord{entry: sub, at: at, sum: e.sum, size: e.size, mode: e.mode, version: e.version})
 }
 
 // refuse keeps a user's text as a conflict. The file will get the log's content.
@@ -272,7 +272,7 @@ func (t *Tree) refuse(ctx context.Context, e *edit, sub events.Subject, reason s
 		return err
 	}
 	// The text is stored, so the file may be replaced unless it changes again.
-	t.set(e.path, &file{entry: sub, at: k.base, sum: e.sum, size: e.size, mode: e.mode, version: e.version})
+	t.set(e.path, &fileRecord{entry: sub, at: k.base, sum: e.sum, size: e.size, mode: e.mode, version: e.version})
 	return nil
 }
 
@@ -286,11 +286,11 @@ func (t *Tree) reader(ctx context.Context, e *edit) func() (io.ReadCloser, error
 }
 
 // bring makes the layout import edits of files that the log did not change.
-func (t *Tree) bring(ctx context.Context, sub events.Subject, changed []*edit, shown map[string]want, head events.Offset) error {
+func (t *Tree) bring(ctx context.Context, sub events.Subject, changed []*edit, shown map[string]wantedFile, head events.Offset) error {
 	if sub.Kind == KindConflict {
 		return t.rewrite(ctx, sub, changed[0], head)
 	}
-	part := &part{under: t.c.Storage, files: make(map[string]piece)}
+	part := &partStorage{under: t.c.Storage, files: make(map[string]piece)}
 	for p, w := range shown {
 		part.files[p] = piece{mode: w.Mode, size: w.size, write: w.content}
 	}
@@ -323,7 +323,7 @@ func (t *Tree) bring(ctx context.Context, sub events.Subject, changed []*edit, s
 		}
 		if is := now[e.path]; e.data == nil && is.Path != "" && t.isAnother(ctx, e) {
 			// The import covers the content at that time. The current content is examined as an edit of it.
-			t.set(e.path, &file{entry: sub, at: head, sum: is.sum, size: is.size, mode: is.Mode})
+			t.set(e.path, &fileRecord{entry: sub, at: head, sum: is.sum, size: is.size, mode: is.Mode})
 			continue
 		}
 		if err := t.refuse(ctx, e, sub, reasonOf(report, e.path)); err != nil {
@@ -464,7 +464,7 @@ func (t *Tree) wasOfSession(ctx context.Context, sub events.Subject, p, sum stri
 	slices.Sort(offsets)
 	for _, at := range slices.Backward(offsets[max(0, len(offsets)-maxOldSession):]) {
 		files, err := t.renderAt(ctx, sub, at, u.path)
-		if err == nil && slices.ContainsFunc(files, func(w want) bool { return w.Path == p && w.sum == sum }) {
+		if err == nil && slices.ContainsFunc(files, func(w wantedFile) bool { return w.Path == p && w.sum == sum }) {
 			return true
 		}
 	}
@@ -486,7 +486,7 @@ func (t *Tree) lastOffsets(ctx context.Context, sub events.Subject) (offsets []e
 
 // isOld reports whether a file that is not in the manifest has content that the log once had at the path. Then no user
 // wrote it. For a log file, the beginning of the log's content suffices.
-func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum string, is want) bool {
+func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum string, is wantedFile) bool {
 	if sub.ID == "" {
 		return false
 	}
@@ -514,7 +514,7 @@ func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum stri
 			continue
 		}
 		files, err := t.renderAt(ctx, sub, rev.Offset, p)
-		if err == nil && slices.ContainsFunc(files, func(w want) bool { return w.sum == sum }) {
+		if err == nil && slices.ContainsFunc(files, func(w wantedFile) bool { return w.sum == sum }) {
 			return true
 		}
 	}
@@ -522,17 +522,17 @@ func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum stri
 }
 
 // now returns a file of an entry as of the end of the log, or the zero value.
-func (t *Tree) now(ctx context.Context, sub events.Subject, p string) want {
+func (t *Tree) now(ctx context.Context, sub events.Subject, p string) wantedFile {
 	if t.know(ctx, sub) != nil {
-		return want{}
+		return wantedFile{}
 	}
 	head, err := t.c.Head(ctx)
 	if err != nil {
-		return want{}
+		return wantedFile{}
 	}
 	files, err := t.current(ctx, sub, head)
 	if err != nil {
-		return want{}
+		return wantedFile{}
 	}
 	return files[p]
 }

@@ -32,18 +32,18 @@ func need[V any](v V, err error) V {
 	return v
 }
 
-// plain is a layout of documents of kind doc, with the id as path. Files named *.fixed cannot be edited.
-type plain struct{ layouts.Layout }
+// plainLayout is a layout of documents of kind doc, with the id as path. Files named *.fixed cannot be edited.
+type plainLayout struct{ layouts.Layout }
 
 const plainKind = "doc"
 
-func (plain) Name() string { return "plain" }
+func (plainLayout) Name() string { return "plain" }
 
-func (plain) Entry(_ context.Context, _ layouts.Source, _ layouts.Root, sub events.Subject) (events.Subject, bool, error) {
+func (plainLayout) Entry(_ context.Context, _ layouts.Source, _ layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	return sub, sub.Kind == plainKind, nil
 }
 
-func (plain) Location(ctx context.Context, src layouts.Source, _ layouts.Root, sub events.Subject) (layouts.Location, error) {
+func (plainLayout) Location(ctx context.Context, src layouts.Source, _ layouts.Root, sub events.Subject) (layouts.Location, error) {
 	if _, err := src.Loader().Document(ctx, sub, 0); err != nil {
 		return layouts.Location{}, err
 	}
@@ -77,7 +77,7 @@ func together_(name string) string {
 	return b.String()
 }
 
-func (plain) EntryFiles(ctx context.Context, src layouts.Source, _ layouts.Root, sub events.Subject, at string) iter.Seq2[layouts.File, error] {
+func (plainLayout) EntryFiles(ctx context.Context, src layouts.Source, _ layouts.Root, sub events.Subject, at string) iter.Seq2[layouts.File, error] {
 	return func(yield func(layouts.File, error) bool) {
 		doc, err := src.Loader().Document(ctx, sub, 0)
 		if err != nil {
@@ -88,11 +88,11 @@ func (plain) EntryFiles(ctx context.Context, src layouts.Source, _ layouts.Root,
 	}
 }
 
-func (plain) EntryAt(_ context.Context, src layouts.Source, _ layouts.Root, name string) (events.Subject, bool, error) {
+func (plainLayout) EntryAt(_ context.Context, src layouts.Source, _ layouts.Root, name string) (events.Subject, bool, error) {
 	return events.Document(src.Namespace(), plainKind, together_(name)), true, nil
 }
 
-func (plain) Removal(ctx context.Context, src layouts.Source, sub events.Subject) ([]log.Part, error) {
+func (plainLayout) Removal(ctx context.Context, src layouts.Source, sub events.Subject) ([]log.Part, error) {
 	doc, err := src.Loader().Document(ctx, sub, 0)
 	if errors.Is(err, projector.ErrNotFound) {
 		return nil, nil
@@ -105,11 +105,11 @@ func (plain) Removal(ctx context.Context, src layouts.Source, sub events.Subject
 	return []log.Part{{Subject: sub, Expect: log.At(doc.Head), Events: []events.Event{e}}}, nil
 }
 
-func (l plain) ImportFrom(ctx context.Context, target layouts.Target, st layouts.Storage, _ layouts.Root, _ layouts.ImportOptions) (r layouts.Report, err error) {
+func (l plainLayout) ImportFrom(ctx context.Context, target layouts.Target, st layouts.Storage, _ layouts.Root, _ layouts.ImportOptions) (r layouts.Report, err error) {
 	return r, l.folder(ctx, target, st, "", &r)
 }
 
-func (l plain) folder(ctx context.Context, target layouts.Target, st layouts.Storage, dir string, r *layouts.Report) error {
+func (l plainLayout) folder(ctx context.Context, target layouts.Target, st layouts.Storage, dir string, r *layouts.Report) error {
 	list, err := st.List(ctx, dir)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (l plain) folder(ctx context.Context, target layouts.Target, st layouts.Sto
 	return nil
 }
 
-func (l plain) file(ctx context.Context, target layouts.Target, st layouts.Storage, p string, r *layouts.Report) error {
+func (l plainLayout) file(ctx context.Context, target layouts.Target, st layouts.Storage, p string, r *layouts.Report) error {
 	sub, _, _ := l.EntryAt(ctx, target, layouts.Root{}, p)
 	doc, err := target.Loader().Document(ctx, sub, 0)
 	if err != nil && !errors.Is(err, projector.ErrNotFound) {

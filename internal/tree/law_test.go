@@ -34,9 +34,9 @@ import (
 func TestLaws(t *testing.T) {
 	testkit.NotUnderRace(t) // the test has no concurrency
 	struck := make(map[string]int)
-	t.Run("documents", func(t *testing.T) { runPrograms(t, plainLand{}, count(testkit.Times(10_000), 100_000), struck) })
-	t.Run("D-40 a team", func(t *testing.T) { runPrograms(t, tavernLand{}, count(150, 20_000), struck) })
-	t.Run("conversations", func(t *testing.T) { runPrograms(t, evalsLand{}, count(150, 20_000), struck) })
+	t.Run("documents", func(t *testing.T) { runPrograms(t, plainLand{}, countFor(testkit.Times(10_000), 100_000), struck) })
+	t.Run("D-40 a team", func(t *testing.T) { runPrograms(t, tavernLand{}, countFor(150, 20_000), struck) })
+	t.Run("conversations", func(t *testing.T) { runPrograms(t, evalsLand{}, countFor(150, 20_000), struck) })
 	all := slices.Concat(points, []string{"mid temp", "before exchange", "before fsync"})
 	for _, p := range points {
 		all = append(all, "somebody wrote "+p)
@@ -87,7 +87,7 @@ type land interface {
 // plainLand has documents.
 type plainLand struct{}
 
-func (plainLand) layout() layouts.Layout { return plain{} }
+func (plainLand) layout() layouts.Layout { return plainLayout{} }
 
 func (plainLand) root() layouts.Root { return layouts.Root{} }
 
@@ -224,7 +224,7 @@ func newWorld(t testing.TB, l land, random *rand.Rand, fold bool) *world {
 }
 
 // growth compares appended data with the full files of an entry.
-func (w *world) growth(t *Tree, sub events.Subject, at events.Offset, list []want) {
+func (w *world) growth(t *Tree, sub events.Subject, at events.Offset, list []wantedFile) {
 	w.grown += len(list)
 	p, err := t.locationOf(context.Background(), t.as(at), sub)
 	if u := t.entries[sub]; err != nil || p.Path != u.want || p.Apart != u.apart || p.Folder != u.folder || !slices.Equal(p.Files, u.within) {
@@ -676,7 +676,7 @@ func lines(m map[string]string) string {
 	return b.String()
 }
 
-func count(few, many int) int {
+func countFor(few, many int) int {
 	if testkit.Soak() {
 		return many
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// file is the manifest's record of a file that the tree wrote or imported.
-type file struct {
+// fileRecord is the manifest's record of a file that the tree wrote or imported.
+type fileRecord struct {
 	entry   events.Subject
 	at      events.Offset // offset at which the log has this content: the base of an edit
 	sum     string        // SHA-256 of its content
@@ -43,7 +43,7 @@ type intent struct {
 type state struct {
 	cursor  projector.Cursor
 	part    string // Config.Part of the files
-	files   map[string]*file
+	files   map[string]*fileRecord
 	entries map[events.Subject]*entry
 	intents map[string]intent
 	out     map[string]*displaced // by current path
@@ -52,7 +52,8 @@ type state struct {
 }
 
 func newState() state {
-	return state{files: make(map[string]*file), entries: make(map[events.Subject]*entry), intents: make(map[string]intent), out: make(map[string]*displaced)}
+	return state{files: make(map[string]*fileRecord), entries: make(map[events.Subject]*entry),
+		intents: make(map[string]intent), out: make(map[string]*displaced)}
 }
 
 // changes are the parts of a state that are not saved yet.
@@ -132,7 +133,7 @@ func (t *Tree) save(ctx context.Context) error {
 }
 
 // set registers a file of the tree at a path. nil removes the path. The caller holds mu.
-func (t *Tree) set(path string, f *file) {
+func (t *Tree) set(path string, f *fileRecord) {
 	if old := t.files[path]; old != nil {
 		t.indexed(old.entry, func(p *pathSet) { p.remove(path) })
 		if key := layouts.FoldedName(path); t.folded[key] == path {
@@ -148,7 +149,7 @@ func (t *Tree) set(path string, f *file) {
 	t.changed.file(path)
 }
 
-func (t *Tree) index(path string, f *file) {
+func (t *Tree) index(path string, f *fileRecord) {
 	t.indexed(f.entry, func(p *pathSet) { p.add(path) })
 	t.folded[layouts.FoldedName(path)] = path
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// part is a storage with the files of one entry: edited files with the content that was examined, other files with the
-// content of the log. So an import sees the examined content, even if the files change meanwhile.
-type part struct {
+// partStorage is a storage with the files of one entry: edited files with the content that was examined, other files
+// with the content of the log. So an import sees the examined content, even if the files change meanwhile.
+type partStorage struct {
 	under layouts.Storage
 	files map[string]piece
 }
@@ -28,7 +28,7 @@ type piece struct {
 }
 
 // List implements layouts.Storage.
-func (s *part) List(_ context.Context, dir string) ([]layouts.FileInfo, error) {
+func (s *partStorage) List(_ context.Context, dir string) ([]layouts.FileInfo, error) {
 	seen := make(map[string]layouts.FileInfo)
 	for p, f := range s.files {
 		rest := p
@@ -62,7 +62,7 @@ func (f piece) entry(name string) layouts.FileInfo {
 }
 
 // Read implements layouts.Storage.
-func (s *part) Read(_ context.Context, p string) (io.ReadCloser, error) {
+func (s *partStorage) Read(_ context.Context, p string) (io.ReadCloser, error) {
 	f, ok := s.files[p]
 	if !ok {
 		return nil, &fs.PathError{Op: "read", Path: p, Err: fs.ErrNotExist}
@@ -76,7 +76,7 @@ func (s *part) Read(_ context.Context, p string) (io.ReadCloser, error) {
 }
 
 // Stat implements layouts.Storage.
-func (s *part) Stat(_ context.Context, p string) (layouts.FileInfo, error) {
+func (s *partStorage) Stat(_ context.Context, p string) (layouts.FileInfo, error) {
 	if f, ok := s.files[p]; ok {
 		return f.entry(path.Base(p)), nil
 	}
@@ -91,12 +91,12 @@ func (s *part) Stat(_ context.Context, p string) (layouts.FileInfo, error) {
 var errReadOnly = &fs.PathError{Op: "write", Path: "", Err: fs.ErrPermission}
 
 // Write implements layouts.Storage and returns an error.
-func (s *part) Write(context.Context, string, fs.FileMode, func(io.Writer) error) error {
+func (s *partStorage) Write(context.Context, string, fs.FileMode, func(io.Writer) error) error {
 	return errReadOnly
 }
 
 // Append implements layouts.Storage and returns an error.
-func (s *part) Append(context.Context, string, []byte) error { return errReadOnly }
+func (s *partStorage) Append(context.Context, string, []byte) error { return errReadOnly }
 
 // Delete implements layouts.Storage and returns an error.
-func (s *part) Delete(context.Context, string) error { return errReadOnly }
+func (s *partStorage) Delete(context.Context, string) error { return errReadOnly }

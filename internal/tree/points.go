@@ -6,4 +6,4 @@ import "github.com/tallylog/tally/events"
 var reached = func(point string) {}
 
 // growth is called with the additions to an entry's files. Tests compare the result with a full rendering.
-var growth = func(t *Tree, sub events.Subject, at events.Offset, list []want) {}
+var growth = func(t *Tree, sub events.Subject, at events.Offset, list []wantedFile) {}

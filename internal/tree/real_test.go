@@ -32,7 +32,7 @@ func newReal(t *testing.T, limit int) *real {
 	t.Helper()
 	r := &real{t: t, dir: filepath.Join(need(filepath.EvalSymlinks(t.TempDir())), "tree"), st: openStore(t)}
 	d := need(layouts.OpenDir(r.dir))
-	r.tree = need(New(Config{Name: "real", Layout: plain{}, Storage: d, Target: r.st, Head: r.st.Log.Durable, BulkLimit: limit}))
+	r.tree = need(New(Config{Name: "real", Layout: plainLayout{}, Storage: d, Target: r.st, Head: r.st.Log.Durable, BulkLimit: limit}))
 	r.runner = &projector.Runner{Log: r.st.Log, View: r.tree, Room: r.tree.Room}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -111,7 +111,7 @@ func (b *sqliteManifest) read(ctx context.Context) (s state, err error) {
 	s.cursor.Recorded, _ = time.Parse(time.RFC3339Nano, recorded)
 	err = b.each(ctx, "SELECT path, kind, id, offset, sum, size, mode, version FROM files", func(scan func(...any) error) error {
 		var path, kind, id string
-		f := &file{}
+		f := &fileRecord{}
 		err := scan(&path, &kind, &id, &f.at, &f.sum, &f.size, &f.mode, &f.version)
 		f.entry = events.Subject{Namespace: b.namespace, Kind: kind, ID: id}
 		s.files[path] = f

@@ -22,8 +22,8 @@ func TestManifest(t *testing.T) {
 	sub := events.Document("ns", "doc", "\xff/x")
 	s := newState()
 	s.cursor = projector.Cursor{Offset: 7, EventID: "e", Recorded: time.Unix(1_700_000_000, 5).UTC(), Head: 9}
-	s.files["docs/\xfe"] = &file{entry: sub, at: 5, sum: "ab", size: 3, mode: 0o600, version: "v"}
-	s.files["gone"] = &file{entry: sub, at: 1}
+	s.files["docs/\xfe"] = &fileRecord{entry: sub, at: 5, sum: "ab", size: 3, mode: 0o600, version: "v"}
+	s.files["gone"] = &fileRecord{entry: sub, at: 1}
 	s.entries[sub] = &entry{first: 2, at: 5, path: "p\xfd", want: "w", apart: "a", folder: true, within: []string{"x", "y.md"}}
 	s.entries[events.Session("ns", "s")] = &entry{first: events.MaxOffset}
 	s.intents["docs/\xfe"] = intent{sub, 6, "cd"}

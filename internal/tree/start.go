@@ -24,7 +24,7 @@ func (t *Tree) recover(ctx context.Context) error {
 		}
 		if err == nil && sum == meant.sum {
 			if e, err := t.c.Storage.Stat(ctx, p); err == nil {
-				t.set(p, &file{entry: meant.entry, at: meant.at, sum: sum, size: e.Size, mode: e.Mode, version: e.Version})
+				t.set(p, &fileRecord{entry: meant.entry, at: meant.at, sum: sum, size: e.Size, mode: e.Mode, version: e.Version})
 			}
 		}
 		t.writeAgain(meant.entry)

@@ -69,7 +69,7 @@ type Tree struct {
 
 	dirty   map[events.Subject]touched // applied and not committed
 	redo    map[events.Subject]bool    // to be written again, regardless of the log
-	knowns  map[events.Subject]known
+	knowns  map[events.Subject]knownEntry
 	hashes  map[string]hashed       // of log files, by path
 	moved   map[events.Subject]bool // entries whose path differs from that of their files
 	again   time.Time               // when stuck files are retried
@@ -121,7 +121,7 @@ func newTree(c Config, b manifest) *Tree {
 // clear forgets all state in memory. The caller holds mu.
 func (t *Tree) clear() {
 	t.loaded, t.state, t.changed, t.ofEntry = false, newState(), changes{}, make(map[events.Subject]pathSet)
-	t.knowns = make(map[events.Subject]known)
+	t.knowns = make(map[events.Subject]knownEntry)
 	t.moved, t.hashes = make(map[events.Subject]bool), make(map[string]hashed)
 	t.folded = make(map[string]string)
 	t.dirty, t.redo = make(map[events.Subject]touched), make(map[events.Subject]bool)

@@ -19,8 +19,8 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// want is the intended state of a file.
-type want struct {
+// wantedFile is the intended state of a file.
+type wantedFile struct {
 	layouts.File
 	entry events.Subject
 	at    events.Offset
@@ -40,7 +40,7 @@ const (
 
 // writeOut updates the files of entries to the log as of an offset, and appends the additions of grown entries. Files that
 // cannot be written are stuck and retried. The caller holds mu.
-func (t *Tree) writeOut(ctx context.Context, list []events.Subject, grown map[events.Subject][]want, at events.Offset) error {
+func (t *Tree) writeOut(ctx context.Context, list []events.Subject, grown map[events.Subject][]wantedFile, at events.Offset) error {
 	ctx = context.WithoutCancel(ctx) // a partial update would be repeated
 	if err := t.ascertain(ctx); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (t *Tree) writeOut(ctx context.Context, list []events.Subject, grown map[ev
 		list = append(list, next...)
 	}
 	clear(t.moved)
-	var wants []want
+	var wants []wantedFile
 	var gone []string
 	for sub := range grown {
 		list = append(list, sub)
@@ -74,7 +74,7 @@ func (t *Tree) writeOut(ctx context.Context, list []events.Subject, grown map[ev
 			continue
 		}
 		for _, p := range t.filesOf(sub) {
-			if !slices.ContainsFunc(files, func(w want) bool { return w.Path == p }) {
+			if !slices.ContainsFunc(files, func(w wantedFile) bool { return w.Path == p }) {
 				gone = append(gone, p)
 			}
 		}
@@ -104,7 +104,7 @@ func (t *Tree) writeOut(ctx context.Context, list []events.Subject, grown map[ev
 }
 
 // change writes and removes files. It saves the intents first, so a crash at any point leaves only known content.
-func (t *Tree) change(ctx context.Context, wants []want, gone []string) error {
+func (t *Tree) change(ctx context.Context, wants []wantedFile, gone []string) error {
 	if len(wants)+len(gone) == 0 {
 		return nil
 	}
@@ -267,7 +267,7 @@ func (t *Tree) locationOf(ctx context.Context, src layouts.Source, sub events.Su
 }
 
 // render returns the files of an entry as of an offset. The caller holds mu.
-func (t *Tree) render(ctx context.Context, sub events.Subject, at events.Offset) ([]want, error) {
+func (t *Tree) render(ctx context.Context, sub events.Subject, at events.Offset) ([]wantedFile, error) {
 	u := t.entries[sub]
 	if u == nil || u.path == "" {
 		return nil, nil
@@ -275,8 +275,8 @@ func (t *Tree) render(ctx context.Context, sub events.Subject, at events.Offset)
 	return t.renderAt(ctx, sub, at, u.path)
 }
 
-func (t *Tree) renderAt(ctx context.Context, sub events.Subject, at events.Offset, name string) ([]want, error) {
-	var list []want
+func (t *Tree) renderAt(ctx context.Context, sub events.Subject, at events.Offset, name string) ([]wantedFile, error) {
+	var list []wantedFile
 	for f, err := range t.entryFiles(ctx, sub, at, name) {
 		if isGone(err) {
 			return nil, nil
@@ -284,7 +284,7 @@ func (t *Tree) renderAt(ctx context.Context, sub events.Subject, at events.Offse
 		if err != nil {
 			return nil, err
 		}
-		w := want{File: f, entry: sub, at: at}
+		w := wantedFile{File: f, entry: sub, at: at}
 		if err := w.measure(t.files[f.Path], t.heldRendered); err != nil {
 			return nil, err
 		}
@@ -301,7 +301,7 @@ func (t *Tree) entryFiles(ctx context.Context, sub events.Subject, at events.Off
 }
 
 // measure renders a file to compute its hash, and whether it only grew.
-func (w *want) measure(have *file, held int64) error {
+func (w *wantedFile) measure(have *fileRecord, held int64) error {
 	m := measurer{hash: sha256.New(), held: held}
 	if have != nil && isLog(w.Path) {
 		m.mark, m.sum = have.size, have.sum
@@ -349,7 +349,7 @@ func (m *measurer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (w *want) content(out io.Writer) error {
+func (w *wantedFile) content(out io.Writer) error {
 	if w.data != nil {
 		_, err := out.Write(w.data)
 		return err
@@ -362,7 +362,7 @@ var errInTheWay = errors.New("its path has something else, which is neither foll
 
 // put writes a file. A displaced unknown file is kept. It reports whether the write only appended to a file that was
 // durable before.
-func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
+func (t *Tree) put(ctx context.Context, w wantedFile) (appended bool, err error) {
 	if isGits(w.Path) {
 		return false, errGits
 	}
@@ -397,7 +397,7 @@ func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 	}
 	if there && have == nil && e.Size == w.size && layouts.ModeOf(e.Mode) == layouts.ModeOf(w.Mode) {
 		if sum, err := t.sumOf(ctx, w.Path); err == nil && sum == w.sum { // unchanged
-			t.set(w.Path, &file{entry: w.entry, at: w.at, sum: sum, size: w.size, mode: e.Mode})
+			t.set(w.Path, &fileRecord{entry: w.entry, at: w.at, sum: sum, size: w.size, mode: e.Mode})
 			return false, nil
 		}
 	}
@@ -410,7 +410,7 @@ func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 		return false, err
 	}
 	reached("after exchange")
-	f := &file{entry: w.entry, at: w.at, sum: w.sum, size: w.size, mode: mode}
+	f := &fileRecord{entry: w.entry, at: w.at, sum: w.sum, size: w.size, mode: mode}
 	f.version = t.versionOf(ctx, w)
 	if other != "" {
 		t.set(other, nil)
@@ -424,7 +424,7 @@ func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 
 // versionOf returns the version of a file that was just written. It returns "" if the file may have been replaced
 // meanwhile by a text of the same size. It does not read large files again.
-func (t *Tree) versionOf(ctx context.Context, w want) string {
+func (t *Tree) versionOf(ctx context.Context, w wantedFile) string {
 	e, err := t.c.Storage.Stat(ctx, w.Path)
 	if err != nil || e.Size != w.size {
 		return ""
@@ -454,7 +454,7 @@ func (t *Tree) isDropped(p string) bool { return t.edits[p] != nil && t.edits[p]
 
 // grow appends missing data to a log file. It returns false if another writer changed the file as well; the file is
 // then replaced.
-func (t *Tree) grow(ctx context.Context, w want, have *file) (done bool, err error) {
+func (t *Tree) grow(ctx context.Context, w wantedFile, have *fileRecord) (done bool, err error) {
 	tail := w.tail
 	switch {
 	case tail != nil:
@@ -475,7 +475,7 @@ func (t *Tree) grow(ctx context.Context, w want, have *file) (done bool, err err
 	if err != nil || e.Size != w.size {
 		return false, err
 	}
-	t.set(w.Path, &file{entry: w.entry, at: w.at, sum: w.sum, size: w.size, mode: have.mode, version: e.Version})
+	t.set(w.Path, &fileRecord{entry: w.entry, at: w.at, sum: w.sum, size: w.size, mode: have.mode, version: e.Version})
 	return true, nil
 }
 
@@ -548,7 +548,7 @@ func (t *Tree) remove(ctx context.Context, p string) error {
 	}
 	t.set(p, nil)
 	if old != "" {
-		t.came(ctx, old, p, have.entry, have, want{})
+		t.came(ctx, old, p, have.entry, have, wantedFile{})
 	}
 	return nil
 }

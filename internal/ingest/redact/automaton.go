@@ -3,17 +3,17 @@ package redact
 // An automaton finds a set of words in one pass over a text, one step per byte (Aho and Corasick). It ignores the case
 // of ASCII letters; the rules check it.
 type automaton struct {
-	class [256]uint8 // class 0: bytes that are in no word
-	width int        // number of classes
-	next  []uint32   // indexed by state plus class; states are multiples of width
-	first uint32     // states from here on end a word
-	ends  [][]end    // the words that they end, starting at first
+	class [256]uint8  // class 0: bytes that are in no word
+	width int         // number of classes
+	next  []uint32    // indexed by state plus class; states are multiples of width
+	first uint32      // states from here on end a word
+	ends  [][]wordEnd // the words that they end, starting at first
 
 	trie []node
 }
 
-// An end is a word that ends, with its meaning: the number of a rule, or escapeWord.
-type end struct {
+// A wordEnd is a word that ends, with its meaning: the number of a rule, or escapeWord.
+type wordEnd struct {
 	rule int32
 	size int32
 }
@@ -21,12 +21,12 @@ type end struct {
 type node struct {
 	next map[byte]int
 	fail int
-	ends []end
+	ends []wordEnd
 }
 
 func newAutomaton() *automaton { return &automaton{trie: []node{{}}} }
 
-func lower(c byte) byte {
+func toLower(c byte) byte {
 	if 'A' <= c && c <= 'Z' {
 		c += 'a' - 'A'
 	}
@@ -36,7 +36,7 @@ func lower(c byte) byte {
 func (a *automaton) add(word string, rule int32) {
 	at := 0
 	for i := range len(word) {
-		c := lower(word[i])
+		c := toLower(word[i])
 		to, ok := a.trie[at].next[c]
 		if !ok {
 			to = len(a.trie)
@@ -48,7 +48,7 @@ func (a *automaton) add(word string, rule int32) {
 		}
 		at = to
 	}
-	a.trie[at].ends = append(a.trie[at].ends, end{rule, int32(len(word))})
+	a.trie[at].ends = append(a.trie[at].ends, wordEnd{rule, int32(len(word))})
 }
 
 // build builds the table from the trie.

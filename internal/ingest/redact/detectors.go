@@ -28,7 +28,7 @@ func mixed(secret []byte) bool {
 	digit, letter := false, false
 	for _, c := range secret {
 		digit = digit || '0' <= c && c <= '9'
-		letter = letter || 'a' <= lower(c) && lower(c) <= 'z'
+		letter = letter || 'a' <= toLower(c) && toLower(c) <= 'z'
 	}
 	return digit && letter && varied(secret)
 }
@@ -47,7 +47,7 @@ func basic(secret []byte) bool {
 	return bytes.IndexByte(text, ':') >= 0
 }
 
-var keyRun = part{class: classOf("A-Za-z0-9/+"), min: 0, max: math.MaxInt}
+var keyRun = shapePart{class: classOf("A-Za-z0-9/+"), min: 0, max: math.MaxInt}
 
 // besideAccessKey finds an AWS secret key behind the id of an access key.
 func besideAccessKey(t *reader, i int) (m match) {
@@ -76,8 +76,8 @@ func threeKinds(s []byte) bool {
 }
 
 var (
-	base64url  = part{class: wordy, min: 0, max: math.MaxInt, id: 1}
-	base64Text = part{class: classOf(`A-Za-z0-9+/=\s`), min: 0, max: math.MaxInt}
+	base64url  = shapePart{class: wordy, min: 0, max: math.MaxInt, id: 1}
+	base64Text = shapePart{class: classOf(`A-Za-z0-9+/=\s`), min: 0, max: math.MaxInt}
 )
 
 // jsonWebToken matches header, claims and signature, or the five parts of an encrypted token.
@@ -164,8 +164,8 @@ func keyBytes(body []byte) bool {
 }
 
 var (
-	urlUser = part{class: classOf(`^\s/@:"'<>\\\[\](){}$,;|\x60`), min: 0, max: 128}
-	urlPass = part{class: classOf(`^\s/@:"'<>\\\[\](){}$,;|\x60`), min: 3, max: 256}
+	urlUser = shapePart{class: classOf(`^\s/@:"'<>\\\[\](){}$,;|\x60`), min: 0, max: 128}
+	urlPass = shapePart{class: classOf(`^\s/@:"'<>\\\[\](){}$,;|\x60`), min: 3, max: 256}
 )
 
 // urlPassword matches the password between user and host.

@@ -153,7 +153,7 @@ func readDigits(dst, s []byte, i int, base rune, limit int, last string) ([]byte
 // number parses digits. A number above utf8.MaxRune is returned as an invalid rune.
 func number(s []byte, base rune) (r rune, n int) {
 	for ; n < len(s); n++ {
-		d, ok := digit(s[n])
+		d, ok := digitAt(s[n])
 		if !ok || d >= base {
 			break
 		}
@@ -164,7 +164,7 @@ func number(s []byte, base rune) (r rune, n int) {
 	return r, n
 }
 
-func digit(c byte) (rune, bool) {
+func digitAt(c byte) (rune, bool) {
 	switch {
 	case '0' <= c && c <= '9':
 		return rune(c - '0'), true

@@ -15,7 +15,7 @@ import (
 const minWord = 3
 
 // patternRule makes a rule from a user's pattern.
-func patternRule(p Pattern) (*rule, error) {
+func patternRule(p Pattern) (*ruleDef, error) {
 	if err := checkName("pattern", p.Name); err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func patternRule(p Pattern) (*rule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redact: pattern %s: %w", p.Name, err)
 	}
-	return &rule{name: p.Name, words: literals(tree), search: func(text []byte) [][2]int { return groups(re, text) }}, nil
+	return &ruleDef{name: p.Name, words: literals(tree), search: func(text []byte) [][2]int { return groups(re, text) }}, nil
 }
 
 // groups returns the first group of each match, or the matches if there is no group.
@@ -83,7 +83,7 @@ func literalsOfConcat(subs []*syntax.Regexp) []string {
 	run := []string{""}
 	for _, sub := range subs {
 		words, ok := exact(sub)
-		if both := joined(run, words); ok && both != nil {
+		if both := joinWords(run, words); ok && both != nil {
 			run = both
 		} else {
 			best = better(best, plainWords(run))
@@ -130,7 +130,7 @@ func exact(re *syntax.Regexp) (words []string, ok bool) {
 		words = []string{""}
 		for _, sub := range re.Sub {
 			more, ok := exact(sub)
-			if words = joined(words, more); !ok || words == nil {
+			if words = joinWords(words, more); !ok || words == nil {
 				return nil, false
 			}
 		}
@@ -160,8 +160,8 @@ func few(ranges []rune) (words []string, ok bool) {
 	return words, len(words) <= maxWords
 }
 
-// joined returns each word of a followed by each word of b, or nil if there are too many.
-func joined(a, b []string) []string {
+// joinWords returns each word of a followed by each word of b, or nil if there are too many.
+func joinWords(a, b []string) []string {
 	if len(a)*len(b) > maxWords {
 		return nil
 	}
@@ -200,7 +200,7 @@ func plainWord(s string) string {
 }
 
 // valueRule makes a rule from a secret value.
-func valueRule(name, value string) (*rule, error) {
+func valueRule(name, value string) (*ruleDef, error) {
 	if err := checkName("value", name); err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func valueRule(name, value string) (*rule, error) {
 		return nil, fmt.Errorf("redact: the value of %s is not UTF-8", name)
 	}
 	forms := append([]form{{text: value}}, encoded(value)...)
-	r := &rule{name: name, search: func(text []byte) [][2]int { return occurrences(forms, text) }}
+	r := &ruleDef{name: name, search: func(text []byte) [][2]int { return occurrences(forms, text) }}
 	for _, f := range forms {
 		word := plainWord(f.text)
 		if len(word) < minWord {
@@ -257,7 +257,7 @@ func lowerHex(s string) string {
 	b := []byte(s)
 	for i := 0; i+2 < len(b); i++ {
 		if b[i] == '%' {
-			b[i+1], b[i+2] = lower(b[i+1]), lower(b[i+2])
+			b[i+1], b[i+2] = toLower(b[i+1]), toLower(b[i+2])
 		}
 	}
 	return string(b)

@@ -48,7 +48,7 @@ func (t *reader) valueOf(word, end, minLen int) (m match) {
 	if value := t.text[at:to]; to-at >= minLen && to-at <= maxValueLen {
 		inCode := quote == 0 && (option || !shouted(t.text[word:end]) && !lineOfYAML(t.text, word))
 		t.steps += len(value)
-		m.ok = !expression(t.text, to, quote) && secret(value, minLen > 8 || inCode) && !(inCode && identifier(value))
+		m.ok = !expression(t.text, to, quote) && isSecret(value, minLen > 8 || inCode) && !(inCode && identifier(value))
 	}
 	return m
 }
@@ -198,7 +198,7 @@ func otherwise(text []byte, word int) bool {
 // maxValueLen bounds the length of a value.
 const maxValueLen = 512
 
-var bareValue = part{class: classOf("^\\s\"'`,;&|<>(){}\\[\\]\\\\"), max: math.MaxInt, id: base64url.id + 1}
+var bareValue = shapePart{class: classOf("^\\s\"'`,;&|<>(){}\\[\\]\\\\"), max: math.MaxInt, id: base64url.id + 1}
 
 // valueEnd returns the end of a value: its quote, or the first character that cannot be in it.
 func (t *reader) valueEnd(at int, quote byte) int {
@@ -229,9 +229,9 @@ func expression(text []byte, to int, quote byte) bool {
 	return to < len(text) && (text[to] == '(' || text[to] == '[' || text[to] == '{' || text[to] == '<' && !hasPrefix(text[to:], "</"))
 }
 
-// secret reports whether a value is a secret, rather than a word, a path, a placeholder or an expression. With strict,
-// a word with a number is not a secret.
-func secret(value []byte, strict bool) bool {
+// isSecret reports whether a value is a secret, rather than a word, a path, a placeholder or an expression. With
+// strict, a word with a number is not a secret.
+func isSecret(value []byte, strict bool) bool {
 	if !mixed(value) && !manyKinds(value) || notSecret(string(value)) {
 		return false
 	}

@@ -33,7 +33,7 @@ const longRun = 32
 
 // runEnd returns the end of the run of a part's class that starts at i. For a part with an id it caches long runs, and
 // measures each once.
-func (t *reader) runEnd(p *part, i int) int {
+func (t *reader) runEnd(p *shapePart, i int) int {
 	if p.id > 0 && p.id < len(t.runs) && t.runs[p.id].from <= i && i < t.runs[p.id].to {
 		return t.bounded(p, i, t.runs[p.id].to)
 	}
@@ -48,7 +48,7 @@ func (t *reader) runEnd(p *part, i int) int {
 	return t.bounded(p, i, end)
 }
 
-func (t *reader) bounded(p *part, i, end int) int {
+func (t *reader) bounded(p *shapePart, i, end int) int {
 	if end-i > p.max {
 		return i + p.max
 	}
@@ -64,7 +64,7 @@ func (t *reader) remember(id int, run stretch) {
 
 // judge reports whether a secret is random enough for a rule. The end of a secret gets the same answer as the whole: if
 // the whole is a secret, both are replaced, and if a text has no digit, its end has none.
-func (t *reader) judge(r *rule, from, to int) bool {
+func (t *reader) judge(r *ruleDef, from, to int) bool {
 	if r.random == nil {
 		return true
 	}

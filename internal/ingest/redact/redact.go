@@ -56,7 +56,7 @@ type Found struct {
 
 // A Redactor finds secrets. It is safe for concurrent use.
 type Redactor struct {
-	rules  []*rule
+	rules  []*ruleDef
 	always []int // rules without words
 	words  *automaton
 }
@@ -131,7 +131,7 @@ func (r *Redactor) find(line []byte) (spans []span, steps int) {
 	} else {
 		f.text(plainView(line))
 	}
-	return cut(merge(f.spans), marks(line)), f.steps
+	return cut(merge(f.spans), marksIn(line)), f.steps
 }
 
 // strings searches each string of a JSON line separately. It also searches the whole line, for example for a header
@@ -197,10 +197,10 @@ func (r *Redactor) replace(line []byte, spans []span) ([]byte, []Found) {
 }
 
 // Marked returns the number of redaction marks in a line, of any origin.
-func Marked(line []byte) int { return len(marks(line)) }
+func Marked(line []byte) int { return len(marksIn(line)) }
 
-// marks returns the positions of the marks in a line.
-func marks(line []byte) []span {
+// marksIn returns the positions of the marks in a line.
+func marksIn(line []byte) []span {
 	var list []span
 	for i := 0; ; {
 		n := bytes.Index(line[i:], []byte(markBegin))

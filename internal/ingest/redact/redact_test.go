@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-func line(t *testing.T, r *redact.Redactor, in, want string, found ...redact.Found) {
+func mustRedact(t *testing.T, r *redact.Redactor, in, want string, found ...redact.Found) {
 	t.Helper()
 	before := strings.Clone(in)
 	out, got := r.Line([]byte(in))
@@ -67,22 +67,22 @@ func TestBesideAccessKey(t *testing.T) {
 	id, key := "AK"+"IA"+d.of(upper, 16), d.of(alnum+"/+", 37)+"aB3"
 	both := []redact.Found{{Rule: "aws-access-key", Count: 1}, {Rule: "aws-secret-key", Count: 1}}
 	r := mustNew(t, redact.Options{})
-	line(t, r, id+","+key, "[redacted:aws-access-key],[redacted:aws-secret-key]", both...)
-	line(t, r, `["`+id+`","`+key+`"]`, `["[redacted:aws-access-key]","[redacted:aws-secret-key]"]`, both...)
+	mustRedact(t, r, id+","+key, "[redacted:aws-access-key],[redacted:aws-secret-key]", both...)
+	mustRedact(t, r, `["`+id+`","`+key+`"]`, `["[redacted:aws-access-key]","[redacted:aws-secret-key]"]`, both...)
 	hash := d.of(hexes, 40)
-	line(t, r, id+" "+hash+" "+key+"x", "[redacted:aws-access-key] "+hash+" "+key+"x", both[0])
+	mustRedact(t, r, id+" "+hash+" "+key+"x", "[redacted:aws-access-key] "+hash+" "+key+"x", both[0])
 }
 
 func TestValues(t *testing.T) {
 	const value = `tr0ub&dor/3 "ü"`
 	r := mustNew(t, redact.Options{Values: map[string]string{"DB_PASSWORD": value + "\n", "PIN": "86427531"}})
 	one := redact.Found{Rule: "DB_PASSWORD", Count: 1}
-	line(t, r, "x"+value+"y", "x[redacted:DB_PASSWORD]y", one)
-	line(t, r, `{"a":"x`+inside(value)+`y","b":"\n"}`, `{"a":"x[redacted:DB_PASSWORD]y","b":"\n"}`, one)
-	line(t, r, `{"a":"`+`tr0ub\u0026dor\/3 \u0022\u00fc\"`+`"}`, `{"a":"[redacted:DB_PASSWORD]"}`, one)
-	line(t, r, "?p="+url.QueryEscape(value)+"&q=1", "?p=[redacted:DB_PASSWORD]&q=1", one)
-	line(t, r, "/"+strings.ToLower(url.PathEscape(value))+"/", "/[redacted:DB_PASSWORD]/", one)
-	line(t, r, `{"pin":86427531,"s":"86427531"}`, `{"pin":86427531,"s":"[redacted:PIN]"}`, redact.Found{Rule: "PIN", Count: 1})
+	mustRedact(t, r, "x"+value+"y", "x[redacted:DB_PASSWORD]y", one)
+	mustRedact(t, r, `{"a":"x`+inside(value)+`y","b":"\n"}`, `{"a":"x[redacted:DB_PASSWORD]y","b":"\n"}`, one)
+	mustRedact(t, r, `{"a":"`+`tr0ub\u0026dor\/3 \u0022\u00fc\"`+`"}`, `{"a":"[redacted:DB_PASSWORD]"}`, one)
+	mustRedact(t, r, "?p="+url.QueryEscape(value)+"&q=1", "?p=[redacted:DB_PASSWORD]&q=1", one)
+	mustRedact(t, r, "/"+strings.ToLower(url.PathEscape(value))+"/", "/[redacted:DB_PASSWORD]/", one)
+	mustRedact(t, r, `{"pin":86427531,"s":"86427531"}`, `{"pin":86427531,"s":"[redacted:PIN]"}`, redact.Found{Rule: "PIN", Count: 1})
 	for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding} {
 		for before := range 4 {
 			for after := range 4 {
@@ -103,7 +103,7 @@ func TestValues(t *testing.T) {
 // A value whose letters JSON may all escape is found too.
 func TestValueWithoutASCII(t *testing.T) {
 	r := mustNew(t, redact.Options{Values: map[string]string{"P": "пароль"}})
-	line(t, r, `{"a":"\u043f\u0430\u0440\u043e\u043b\u044c!"}`, `{"a":"[redacted:P]!"}`, redact.Found{Rule: "P", Count: 1})
+	mustRedact(t, r, `{"a":"\u043f\u0430\u0440\u043e\u043b\u044c!"}`, `{"a":"[redacted:P]!"}`, redact.Found{Rule: "P", Count: 1})
 }
 
 func TestPatterns(t *testing.T) {
@@ -112,11 +112,11 @@ func TestPatterns(t *testing.T) {
 		{Name: "ticket", Regexp: `\b[A-Z]{2}[0-9]{6}\b`}, // no literal word
 		{Name: "rest", Regexp: `internal: .*`},
 	}})
-	line(t, r, `{"a":"PassWord = hunter2x\nnext","password":"kept-apart"}`, `{"a":"PassWord = [redacted:assigned]\nnext","password":"kept-apart"}`,
+	mustRedact(t, r, `{"a":"PassWord = hunter2x\nnext","password":"kept-apart"}`, `{"a":"PassWord = [redacted:assigned]\nnext","password":"kept-apart"}`,
 		redact.Found{Rule: "assigned", Count: 1})
-	line(t, r, `{"a":"{\"pwd\":\"hunter2x\",\"b\":1}"}`, `{"a":"{\"pwd\":\"[redacted:assigned]\",\"b\":1}"}`, redact.Found{Rule: "assigned", Count: 1})
-	line(t, r, `{"AB123456":["x CD654321"]}`, `{"[redacted:ticket]":["x [redacted:ticket]"]}`, redact.Found{Rule: "ticket", Count: 2})
-	line(t, r, `{"a":"internal: x\ny","b":"c"}`, `{"a":"[redacted:rest]\ny","b":"c"}`, redact.Found{Rule: "rest", Count: 1})
+	mustRedact(t, r, `{"a":"{\"pwd\":\"hunter2x\",\"b\":1}"}`, `{"a":"{\"pwd\":\"[redacted:assigned]\",\"b\":1}"}`, redact.Found{Rule: "assigned", Count: 1})
+	mustRedact(t, r, `{"AB123456":["x CD654321"]}`, `{"[redacted:ticket]":["x [redacted:ticket]"]}`, redact.Found{Rule: "ticket", Count: 2})
+	mustRedact(t, r, `{"a":"internal: x\ny","b":"c"}`, `{"a":"[redacted:rest]\ny","b":"c"}`, redact.Found{Rule: "rest", Count: 1})
 }
 
 func TestOptionErrors(t *testing.T) {
@@ -158,9 +158,9 @@ func TestMarked(t *testing.T) {
 // Existing marks remain, and secrets next to them are found.
 func TestMarksStay(t *testing.T) {
 	r := mustNew(t, redact.Options{Values: map[string]string{"V": "redacted"}, Patterns: []redact.Pattern{{Name: "p", Regexp: `p: (.+)`}}})
-	line(t, r, "[redacted:V] redacted", "[redacted:V] [redacted:V]", redact.Found{Rule: "V", Count: 1})
-	line(t, r, "p: a[redacted:x]b", "p: [redacted:p][redacted:x][redacted:p]", redact.Found{Rule: "p", Count: 2})
-	line(t, r, "p: [redacted:x]", "p: [redacted:x]")
+	mustRedact(t, r, "[redacted:V] redacted", "[redacted:V] [redacted:V]", redact.Found{Rule: "V", Count: 1})
+	mustRedact(t, r, "p: a[redacted:x]b", "p: [redacted:p][redacted:x][redacted:p]", redact.Found{Rule: "p", Count: 2})
+	mustRedact(t, r, "p: [redacted:x]", "p: [redacted:x]")
 }
 
 // A line sixteen times as long takes about sixteen times as long, up to 64 MiB: for words that start many rules, for
@@ -197,7 +197,7 @@ func TestDeepNesting(t *testing.T) {
 		around := func(s string) string {
 			return strings.Repeat(`[`, depth) + `"` + s + `"` + strings.Repeat("]", depth)
 		}
-		line(t, r, around(s.secret), around("[redacted:openai]"), redact.Found{Rule: "openai", Count: 1})
+		mustRedact(t, r, around(s.secret), around("[redacted:openai]"), redact.Found{Rule: "openai", Count: 1})
 	}
 }
 

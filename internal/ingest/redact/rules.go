@@ -23,8 +23,8 @@ func Rules() []Rule {
 	return list
 }
 
-// A rule has shapes, a func that examines a position, or a func that searches a whole text.
-type rule struct {
+// A ruleDef has shapes, a func that examines a position, or a func that searches a whole text.
+type ruleDef struct {
 	id                  int // index among the package's rules
 	name, finds, origin string
 	says                []string // its shapes for documentation
@@ -36,7 +36,7 @@ type rule struct {
 }
 
 // match examines a position of a text with one of the words.
-func (r *rule) match(t *reader, i int) (m match) {
+func (r *ruleDef) match(t *reader, i int) (m match) {
 	if r.detect != nil {
 		return r.detect(t, i)
 	}
@@ -56,8 +56,8 @@ func (r *rule) match(t *reader, i int) (m match) {
 }
 
 // tokens makes a rule from shapes.
-func tokens(name, finds, origin string, random func([]byte) bool, shapes ...string) *rule {
-	r := &rule{name: name, finds: finds, origin: origin, random: random}
+func tokens(name, finds, origin string, random func([]byte) bool, shapes ...string) *ruleDef {
+	r := &ruleDef{name: name, finds: finds, origin: origin, random: random}
 	for _, text := range shapes {
 		each, says := expand(text)
 		r.says = append(r.says, strings.ReplaceAll(says, gap, "…"))
@@ -73,8 +73,8 @@ func tokens(name, finds, origin string, random func([]byte) bool, shapes ...stri
 }
 
 // detector makes a rule from a func.
-func detector(name, finds, origin string, detect func(*reader, int) match, says string, words ...string) *rule {
-	return &rule{name: name, finds: finds, origin: origin, says: []string{says}, words: words, detect: detect}
+func detector(name, finds, origin string, detect func(*reader, int) match, says string, words ...string) *ruleDef {
+	return &ruleDef{name: name, finds: finds, origin: origin, says: []string{says}, words: words, detect: detect}
 }
 
 // expand expands <a|b> in a shape to one shape with a and one with b, and returns a combined form for documentation.
@@ -98,13 +98,13 @@ const gap = `["'\x60\s:=\[,\\]{1,16}`
 func gitleaks(id string) string { return "gitleaks, `" + id + "`" }
 
 // builtin returns all rules. They are created at the first search, because most runs of a program do not search.
-var builtin = sync.OnceValue(func() []*rule { return numbered(append(append(models(), services()...), general()...)) })
+var builtin = sync.OnceValue(func() []*ruleDef { return numbered(append(append(models(), services()...), general()...)) })
 
 // named is the number of rules at the end of builtin that depend on a name alone.
 const named = 2
 
 // numbered numbers rules, and the parts of their shapes that may be long.
-func numbered(rules []*rule) []*rule {
+func numbered(rules []*ruleDef) []*ruleDef {
 	id := bareValue.id
 	for i, r := range rules {
 		r.id = i
@@ -121,8 +121,8 @@ func numbered(rules []*rule) []*rule {
 }
 
 // models returns the rules for model vendors and services that agents use.
-func models() []*rule {
-	return []*rule{
+func models() []*ruleDef {
+	return []*ruleDef{
 		tokens("anthropic", "Anthropic", gitleaks("anthropic-api-key"), mixed, `sk-ant-[A-Za-z0-9_-]{32,256}`),
 		tokens("openai", "OpenAI, and who took over its form (DeepSeek, Moonshot)", gitleaks("openai-api-key"), mixed,
 			`sk-[A-Za-z0-9]{32,128}`, `sk-proj-[A-Za-z0-9_-]{20,256}`, `sk-svcacct-[A-Za-z0-9_-]{20,256}`, `sk-admin-[A-Za-z0-9_-]{20,256}`),
@@ -139,8 +139,8 @@ func models() []*rule {
 }
 
 // services returns the rules for other tokens that identify their owner.
-func services() []*rule {
-	return []*rule{
+func services() []*ruleDef {
+	return []*ruleDef{
 		tokens("github", "GitHub", "https://github.blog/engineering/behind-githubs-new-authentication-token-formats/", varied,
 			`<ghp|gho|ghu|ghs|ghr>_[A-Za-z0-9]{36,255}`, `github_pat_[A-Za-z0-9]{22}_[A-Za-z0-9]{59}`),
 		tokens("gitlab", "GitLab", "https://docs.gitlab.com/security/tokens/#token-prefixes", varied,
@@ -213,9 +213,9 @@ func services() []*rule {
 }
 
 // general returns the rules for general formats.
-func general() []*rule {
+func general() []*ruleDef {
 	const value = `([A-Za-z0-9._~+/=-]{16,})`
-	return []*rule{
+	return []*ruleDef{
 		detector("private-key", "private keys in PEM, OpenSSH's and PGP's too", "https://www.rfc-editor.org/rfc/rfc7468", privateKey,
 			"from `-----BEGIN ... PRIVATE KEY-----` (or `... BLOCK-----`) through its END, or, if that is missing, to the end of what is base64", "-----begin "),
 		detector("jwt", "JSON Web Tokens", "https://www.rfc-editor.org/rfc/rfc7519", jsonWebToken,

@@ -18,13 +18,13 @@ import (
 type seed struct{ rule, before, secret, after string }
 
 const (
-	digits = "0123456789"
-	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	small  = "abcdefghijklmnopqrstuvwxyz"
-	hexes  = digits + "abcdef"
-	alnum  = digits + upper + small
-	urlish = alnum + "_-"
-	bech32 = "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"
+	digits       = "0123456789"
+	upper        = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	lowerLetters = "abcdefghijklmnopqrstuvwxyz"
+	hexes        = digits + "abcdef"
+	alnum        = digits + upper + lowerLetters
+	urlish       = alnum + "_-"
+	bech32       = "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"
 )
 
 // A dice draws the random parts of seeds.
@@ -89,7 +89,7 @@ func seeds(d dice) []seed {
 		word("xai", "xa", "i-", d.of(alnum, 80)),
 		word("perplexity", "pp", "lx-", d.of(alnum, 48)),
 		word("replicate", "r", "8_", d.of(alnum, 37)),
-		word("huggingface", "h", "f_", d.of(upper+small, 34)),
+		word("huggingface", "h", "f_", d.of(upper+lowerLetters, 34)),
 		word("github", "gh", "p_", d.checked()),
 		word("github", "gh", "o_", d.checked()),
 		word("github", "gh", "u_", d.checked()),
@@ -97,7 +97,7 @@ func seeds(d dice) []seed {
 		word("github", "gh", "r_", d.of(alnum, 76)),
 		word("github", "github", "_pat_", d.of(alnum, 22), "_", d.of(alnum, 59)),
 		word("gitlab", "gl", "pat-", d.of(alnum, 20)),
-		word("gitlab", "gl", "pat-", d.of(alnum, 27), ".01.", d.of(digits+small, 9)),
+		word("gitlab", "gl", "pat-", d.of(alnum, 27), ".01.", d.of(digits+lowerLetters, 9)),
 		word("gitlab", "gl", "rt-", d.of(alnum, 20)),
 		word("slack", "xo", "xb-", d.of(digits, 12), "-", d.of(digits, 12), "-", d.of(alnum, 24)),
 		word("slack", "xo", "xp-", d.of(digits, 12), "-", d.of(digits, 12), "-", d.of(digits, 12), "-", d.of(hexes, 32)),

@@ -11,15 +11,15 @@ import (
 // A shape describes a token as a regular expression without backtracking: a sequence of literals and repeated ASCII
 // classes, each as long as possible. The search locates it by a literal in it.
 type shape struct {
-	before []part // parts before the literal, from right to left
+	before []shapePart // parts before the literal, from right to left
 	word   string
 	fold   bool // ignore case
-	after  []part
+	after  []shapePart
 	first  int // part of after where the secret starts; -1: the secret is the whole shape
 	strict bool
 }
 
-type part struct {
+type shapePart struct {
 	word     string // if not empty; otherwise the class below
 	id       int    // of a repeated class whose runs a reader caches; 0: not cached
 	fold     bool
@@ -49,7 +49,7 @@ func mustShape(text string) shape {
 }
 
 // partsOf appends the parts of an expression.
-func partsOf(parts []part, re *syntax.Regexp, secret bool) []part {
+func partsOf(parts []shapePart, re *syntax.Regexp, secret bool) []shapePart {
 	switch re.Op {
 	case syntax.OpConcat:
 		for _, sub := range re.Sub {
@@ -58,17 +58,17 @@ func partsOf(parts []part, re *syntax.Regexp, secret bool) []part {
 	case syntax.OpCapture:
 		parts = partsOf(parts, re.Sub[0], true)
 	case syntax.OpLiteral:
-		parts = appendWord(parts, part{word: string(re.Rune), fold: re.Flags&syntax.FoldCase != 0, secret: secret})
+		parts = appendWord(parts, shapePart{word: string(re.Rune), fold: re.Flags&syntax.FoldCase != 0, secret: secret})
 	case syntax.OpCharClass:
-		parts = append(parts, part{class: newClass(re), min: 1, max: 1, secret: secret})
+		parts = append(parts, shapePart{class: newClass(re), min: 1, max: 1, secret: secret})
 	case syntax.OpRepeat:
 		maxCount := re.Max
 		if maxCount < 0 {
 			maxCount = math.MaxInt
 		}
-		parts = append(parts, part{class: newClass(re.Sub[0]), min: re.Min, max: maxCount, secret: secret})
+		parts = append(parts, shapePart{class: newClass(re.Sub[0]), min: re.Min, max: maxCount, secret: secret})
 	case syntax.OpQuest:
-		parts = append(parts, part{class: newClass(re.Sub[0]), max: 1, secret: secret})
+		parts = append(parts, shapePart{class: newClass(re.Sub[0]), max: 1, secret: secret})
 	default:
 		panic(fmt.Sprintf("redact: a shape cannot have %v", re))
 	}
@@ -76,7 +76,7 @@ func partsOf(parts []part, re *syntax.Regexp, secret bool) []part {
 }
 
 // appendWord joins a word with the previous one, if both have the same flags.
-func appendWord(parts []part, p part) []part {
+func appendWord(parts []shapePart, p shapePart) []shapePart {
 	if n := len(parts); n > 0 && parts[n-1].class == nil && parts[n-1].secret == p.secret {
 		last := &parts[n-1]
 		if last.fold == p.fold || !strings.ContainsFunc(p.word, unicode.IsLetter) {
@@ -106,10 +106,10 @@ func newClass(re *syntax.Regexp) *class {
 }
 
 // shapeOf splits parts at the first literal, by which the shape is located.
-func shapeOf(parts []part) shape {
+func shapeOf(parts []shapePart) shape {
 	s := shape{first: -1}
 	for len(parts) > 0 && parts[0].class != nil {
-		s.before = append([]part{parts[0]}, s.before...)
+		s.before = append([]shapePart{parts[0]}, s.before...)
 		parts = parts[1:]
 	}
 	s.word, s.fold, s.after = parts[0].word, parts[0].fold, parts[1:]
@@ -174,7 +174,7 @@ func (s *shape) forward(t *reader, i int) (at, secret int, ok bool) {
 }
 
 // run returns the end of the part at i, or -1 if the text does not match.
-func (p *part) run(t *reader, i int) int {
+func (p *shapePart) run(t *reader, i int) int {
 	if p.class == nil {
 		if p.common(t, i) == len(p.word) && (p.fold || hasPrefix(t.text[i:], p.word)) {
 			return i + len(p.word)
@@ -189,7 +189,7 @@ func (p *part) run(t *reader, i int) int {
 }
 
 // common returns the length of the matching beginning of a part that does not match.
-func (p *part) common(t *reader, i int) int {
+func (p *shapePart) common(t *reader, i int) int {
 	if p.class != nil {
 		return t.runEnd(p, i) - i
 	}
@@ -201,7 +201,7 @@ func (p *part) common(t *reader, i int) int {
 // commonFold returns the length of the common prefix of a text and a word, ignoring case.
 func commonFold(text []byte, word string) int {
 	n := 0
-	for n < len(text) && n < len(word) && lower(word[n]) == lower(text[n]) {
+	for n < len(text) && n < len(word) && toLower(word[n]) == toLower(text[n]) {
 		n++
 	}
 	return n
@@ -255,6 +255,6 @@ func hasPrefix(text []byte, s string) bool { return len(text) >= len(s) && strin
 // marked reports whether a text ends with a mark.
 func marked(text []byte) bool {
 	tail := text[max(0, len(text)-len(markBegin)-maxName-1):]
-	list := marks(tail)
+	list := marksIn(tail)
 	return len(list) > 0 && list[len(list)-1].to == len(tail)
 }

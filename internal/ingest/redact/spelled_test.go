@@ -23,8 +23,8 @@ var sequences = map[string]string{
 	"erase": "@[K", "grep": "@[01;31m@[K", "cursor": "@[?25h", "title": "@]0;build 7\a", "link": "@]8;;https://example.com/@\\",
 }
 
-// more are sequences with other encodings.
-var more = map[string]string{
+// moreSequences are sequences with other encodings.
+var moreSequences = map[string]string{
 	"C1": "\u009b31m", "C1 in JSON": `\u009b31m`, "URL throughout": "%1B%5B1%3B31m", "HTML throughout": "&#27;&#91;31m", "mail throughout": "=1B=5B31m", "two parameters in mail": "=1B[1;31m",
 	"lost ESC": "[31m", "lost ESC, bold": "[1;32m",
 	"charset": "\x1b(B", "two": "\x1b[0m\x1b[1m", "string": "\x1bPq#0\x1b\\",
@@ -37,14 +37,14 @@ func allSequences() map[string]string {
 			all[name+", "+as] = strings.ReplaceAll(s, "@", e)
 		}
 	}
-	for name, s := range more {
+	for name, s := range moreSequences {
 		all[name] = s
 	}
 	return all
 }
 
-// lines are contexts of a sequence.
-var lines = map[string]func(s string) string{
+// lineContexts are contexts of a sequence.
+var lineContexts = map[string]func(s string) string{
 	"plain":  func(s string) string { return s },
 	"JSON":   func(s string) string { return `{"text":"` + inside(s) + `","n":1.50}` },
 	"nested": func(s string) string { return `{"arguments":"` + inside(`{"cmd":"`+inside(s)+`"}`) + `"}` },
@@ -82,7 +82,7 @@ func TestTerminalSequences(t *testing.T) {
 					variants["glued after"] = [2]string{s.before + s.secret + q + "then", s.before + mark + q + "then"}
 				}
 				for place, p := range variants {
-					for form, line := range lines {
+					for form, line := range lineContexts {
 						if n++; n%8 != 0 && !testkit.Soak() {
 							continue // maps have a random order
 						}
@@ -120,7 +120,7 @@ func TestSpelledCharacters(t *testing.T) {
 			mark := "[redacted:" + s.rule + "]"
 			for name, as := range spell {
 				for _, c := range []byte("\"' =:&,<>(\n\t") {
-					for form, line := range lines {
+					for form, line := range lineContexts {
 						in, want := line("x"+as(c)+s.secret+as('"')+"y"), line("x"+as(c)+mark+as('"')+"y")
 						if out, found := r.Line([]byte(in)); string(out) != want {
 							t.Errorf("%s, %s, %q, %s: %v\n%q\nbecame\n%q\nwant\n%q", s.rule, name, c, form, found, in, out, want)
@@ -147,7 +147,7 @@ func TestLookAlikes(t *testing.T) {
 	r := mustNew(t, redact.Options{})
 	list := []string{
 		"max_tokens=4096, the password field must not be empty, commit 3f786850e387550fdab836ed7e6dc881de23001b",
-		"\x1b[31mnpm_config_registry\x1b[0m=https://registry.npmjs.org", "\x1b[32mok\x1b[0m github.com/x/y 0.123s", "%20task-" + d.of(small, 40),
+		"\x1b[31mnpm_config_registry\x1b[0m=https://registry.npmjs.org", "\x1b[32mok\x1b[0m github.com/x/y 0.123s", "%20task-" + d.of(lowerLetters, 40),
 		"the password is required, tokens: 12345678, secret: none", "password: string", "password: String;", "password?: string | undefined", "Password string `json:\"password\"`",
 		"password=os.environ['DB_PASSWORD_2']", "password=os.environ[\"DB_PASSWORD\"]", "password = getpass.getpass('Password 12: ')", "PASSWORD=$DB_PASSWORD_1", "PASSWORD=${DB_PASSWORD:-x}",
 		"PASSWORD=$(pass show db/1)", "password: ${{ secrets.DB_PASSWORD1 }}", "password: {{ db_password_2 }}", "PASSWORD=<your-password-1>", "DB_PASSWORD=changeme1", "DB_PASSWORD=********",
@@ -162,7 +162,7 @@ func TestLookAlikes(t *testing.T) {
 	}
 	t.Run("B-04 look-alikes stay whole", func(t *testing.T) {
 		for _, s := range list {
-			for form, line := range lines {
+			for form, line := range lineContexts {
 				if out, found := r.Line([]byte(line(s))); found != nil {
 					t.Errorf("%s: %v\n%s\nbecame\n%s", form, found, line(s), out)
 				}
@@ -193,7 +193,7 @@ func TestNamedValues(t *testing.T) {
 		t.Run("B-04 values by name, "+rule, func(t *testing.T) {
 			r := mustNew(t, redact.Options{})
 			for _, f := range kind.forms {
-				for form, line := range lines {
+				for form, line := range lineContexts {
 					in, want := line(strings.ReplaceAll(f, "@", kind.value)), line(strings.ReplaceAll(f, "@", "[redacted:"+rule+"]"))
 					if out, found := r.Line([]byte(in)); string(out) != want {
 						t.Errorf("%s: %v\n%s\nbecame\n%s\nwant\n%s", form, found, in, out, want)

@@ -156,7 +156,7 @@ func slashes(s []byte) int {
 // oneOf returns the length of the word at the start of a text, ignoring case.
 func oneOf(s []byte, words []string) int {
 	for _, w := range words {
-		if len(s) >= len(w) && lower(s[0]) == lower(w[0]) && commonFold(s, w) == len(w) {
+		if len(s) >= len(w) && toLower(s[0]) == toLower(w[0]) && commonFold(s, w) == len(w) {
 			return len(w)
 		}
 	}

@@ -10,13 +10,13 @@ const step = 256
 
 // An agenda lists the names to be examined, and when they are due again.
 type agenda struct {
-	lists  []*folder // to be listed
-	open   *os.File  // the first of them, partly read
+	lists  []*folderState // to be listed
+	open   *os.File       // the first of them, partly read
 	began  time.Time
-	times  []*folder // whose modification time must be checked
-	files  []*file   // likewise
-	looks  []key     // names
-	isOver bool      // everything was examined once
+	times  []*folderState // whose modification time must be checked
+	files  []*file        // likewise
+	looks  []fileKey      // names
+	isOver bool           // everything was examined once
 
 	folders, all, poll, second time.Time // due times of the next checks
 }
@@ -32,7 +32,7 @@ func (a *agenda) begin(t *Tailer) {
 func (t *Tailer) openRoots() {
 	for _, r := range t.roots {
 		isNew, err := r.open()
-		k := key{r, "."}
+		k := fileKey{r, "."}
 		switch {
 		case err == nil:
 			t.clear(k)
@@ -94,7 +94,7 @@ func reached(now, at time.Time, every time.Duration) bool {
 	return !now.Before(at) || at.Sub(now) > every
 }
 
-func (t *Tailer) agendaFiles(d *folder) {
+func (t *Tailer) agendaFiles(d *folderState) {
 	for _, f := range d.files {
 		t.agenda.files = append(t.agenda.files, f)
 	}
@@ -142,7 +142,7 @@ func (t *Tailer) lookAround() bool {
 			a.files[0] = nil
 			a.files = a.files[1:]
 			if f.folder != nil {
-				t.lookAt(f.key)
+				t.lookAt(f.fileKey)
 			}
 		}
 	default:

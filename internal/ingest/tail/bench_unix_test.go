@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// many writes files in folders, ten lines each.
-func many(b *testing.B, r *rig, files, folders int) {
+// writeMany writes files in folders, ten lines each.
+func writeMany(b *testing.B, r *rig, files, folders int) {
 	b.Helper()
 	for i := range files {
 		r.write(fmt.Sprintf("%03d/%05d.jsonl", i%folders, i), text("a", 300))
@@ -42,7 +42,7 @@ func cpu() time.Duration {
 // examines each of them every second.
 func BenchmarkIdle(b *testing.B) {
 	r := newRig(b, func(o *Options) { o.MaxWatches = 1 << 20 })
-	many(b, r, 10_000, 500)
+	writeMany(b, r, 10_000, 500)
 	r.run()
 	reads := 0
 	r.tail.beforeOpen = func(string) error { reads++; return nil }
@@ -84,7 +84,7 @@ func (r *rig) naive() {
 // BenchmarkStart measures the time until 10,000 known files are followed.
 func BenchmarkStart(b *testing.B) {
 	r := newRig(b, func(o *Options) { o.MaxWatches = 1 << 20 })
-	many(b, r, 10_000, 500)
+	writeMany(b, r, 10_000, 500)
 	r.run()
 	r.close()
 	for b.Loop() {
@@ -98,7 +98,7 @@ func BenchmarkStart(b *testing.B) {
 // folders each second and reads changed files.
 func BenchmarkDelivery(b *testing.B) {
 	r := newRig(b, func(o *Options) { o.MaxWatches, o.Now = 1<<20, time.Now })
-	many(b, r, 1000, 50)
+	writeMany(b, r, 1000, 50)
 	r.open()
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()

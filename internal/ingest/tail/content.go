@@ -17,8 +17,8 @@ const (
 	maxWindow    = 32 << 20 // maximum decoder window of a compressed file
 )
 
-// content is the content of a file; for a compressed file it is decompressed.
-type content struct {
+// fileContent is the content of a file; for a compressed file it is decompressed.
+type fileContent struct {
 	io.ReaderAt
 	info  fs.FileInfo
 	meta  meta
@@ -28,14 +28,14 @@ type content struct {
 }
 
 // onDisk returns the size of a file on disk. It returns false if the system does not report it.
-func (c *content) onDisk() (int64, bool) { return onDisk(c.info) }
+func (c *fileContent) onDisk() (int64, bool) { return onDisk(c.info) }
 
 // errSwapped reports that a file was replaced while it was opened.
 var errSwapped = errors.New("replaced while it was opened")
 
 // openFile opens a regular file below a root for reading. The name must be that of the file itself before and after: no
 // symbolic link is followed, even if it is created during the call.
-func (t *Tailer) openFile(k key) (*os.File, fs.FileInfo, error) {
+func (t *Tailer) openFile(k fileKey) (*os.File, fs.FileInfo, error) {
 	if k.root.dir == nil {
 		return nil, nil, fs.ErrNotExist
 	}
@@ -66,24 +66,24 @@ func (t *Tailer) openFile(k key) (*os.File, fs.FileInfo, error) {
 }
 
 // openContent opens the content of a file.
-func (t *Tailer) openContent(k key, packed bool) (*content, error) {
+func (t *Tailer) openContent(k fileKey, packed bool) (*fileContent, error) {
 	f, info, err := t.openFile(k)
 	if err != nil {
 		return nil, err
 	}
 	if !packed {
-		return &content{f, info, metaOf(info), info.Size(), bornOf(f), func() { f.Close() }}, nil
+		return &fileContent{f, info, metaOf(info), info.Size(), bornOf(f), func() { f.Close() }}, nil
 	}
 	in, err := inflate(f, info)
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	return &content{in, info, metaOf(info), in.size, bornOf(f), in.close}, nil
+	return &fileContent{in, info, metaOf(info), in.size, bornOf(f), in.close}, nil
 }
 
 // tooSparse returns an error for a file whose content is much larger than its size on disk.
-func (t *Tailer) tooSparse(f *file, c *content) error {
+func (t *Tailer) tooSparse(f *file, c *fileContent) error {
 	has, ok := c.onDisk()
 	if ok && c.size > smallContent+maxInflation*has {
 		return fmt.Errorf("%s: %d bytes of content in %d on disk: not read", f.root.full(f.rel), c.size, has)

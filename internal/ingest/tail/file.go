@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// A root is the state of a Root.
-type root struct {
+// A rootState is the state of a Root.
+type rootState struct {
 	id, path string
 	dir      *os.Root    // nil: it does not exist
 	info     fs.FileInfo // of dir
 }
 
-func (r *root) full(rel string) string { return filepath.Join(r.path, filepath.FromSlash(rel)) }
+func (r *rootState) full(rel string) string { return filepath.Join(r.path, filepath.FromSlash(rel)) }
 
-func (r *root) close() {
+func (r *rootState) close() {
 	if r.dir != nil {
 		r.dir.Close()
 		r.dir, r.info = nil, nil
@@ -26,7 +26,7 @@ func (r *root) close() {
 }
 
 // open opens the current folder at the root's path. It reports whether that is another folder than before.
-func (r *root) open() (isNew bool, err error) {
+func (r *rootState) open() (isNew bool, err error) {
 	info, err := os.Stat(r.path)
 	if err != nil {
 		if isNotThere(err) {
@@ -46,31 +46,31 @@ func (r *root) open() (isNew bool, err error) {
 	return true, nil
 }
 
-// A key identifies a file or folder.
-type key struct {
-	root *root
+// A fileKey identifies a file or folder.
+type fileKey struct {
+	root *rootState
 	rel  string
 }
 
-// A folder is a folder that is followed.
-type folder struct {
-	key
-	files   map[string]*file // existing files, by name
-	folders map[*folder]bool // direct subfolders
-	parent  *folder          // nil: a root
-	time    int64            // modification time when it was listed
-	settled bool             // the modification time was the same before and after the listing
+// A folderState is a folder that is followed.
+type folderState struct {
+	fileKey
+	files   map[string]*file      // existing files, by name
+	folders map[*folderState]bool // direct subfolders
+	parent  *folderState          // nil: a root
+	time    int64                 // modification time when it was listed
+	settled bool                  // the modification time was the same before and after the listing
 	watched bool
 	queued  bool      // to be listed
 	recent  time.Time // time of the last change in it, or latest time of its files
 	earlier time.Time // it must not be listed before
 }
 
-func (d *folder) join(name string) string { return path.Join(d.rel, name) }
+func (d *folderState) join(name string) string { return path.Join(d.rel, name) }
 
-func (d *folder) below(sub *folder) {
+func (d *folderState) below(sub *folderState) {
 	if d.folders == nil {
-		d.folders = make(map[*folder]bool)
+		d.folders = make(map[*folderState]bool)
 	}
 	d.folders[sub] = true
 }
@@ -84,18 +84,18 @@ type meta struct {
 
 // A file is a file that is or was read.
 type file struct {
-	key
-	folder *folder // nil: it does not exist
+	fileKey
+	folder *folderState // nil: it does not exist
 	stem   string
 	packed bool
-	group  group
+	group  groupKey
 	order  string // its position in the group
 	isOut  bool   // other files do not wait for it
 	note   string // of the caller
 
 	prevStem, nextStem *file // other files with this stem
 
-	aliases []key // other names of the same content: hard links, a compressed form
+	aliases []fileKey // other names of the same content: hard links, a compressed form
 
 	now     meta  // at the last check
 	read    meta  // at the last read to the end
@@ -145,17 +145,17 @@ func stemOf(rel string) (stem string, packed bool) {
 	return name, packed
 }
 
-func (t *Tailer) newFile(k key) *file {
+func (t *Tailer) newFile(k fileKey) *file {
 	f := &file{at: location{k.root.id, k.rel}}
 	t.name(f, k)
 	return f
 }
 
 // name sets the path of a file, and its stem and group.
-func (t *Tailer) name(f *file, k key) {
-	f.key = k
+func (t *Tailer) name(f *file, k fileKey) {
+	f.fileKey = k
 	f.stem, f.packed = stemOf(k.rel)
-	if f.group, f.order = (group{}), ""; t.o.Order != nil {
+	if f.group, f.order = (groupKey{}), ""; t.o.Order != nil {
 		f.group.root = k.root
 		f.group.name, f.order = t.o.Order(k.root.id, k.rel)
 	}
@@ -212,7 +212,7 @@ func (t *Tailer) drop(f *file) {
 	t.unindex(f)
 	t.leave(f)
 	delete(t.torn, f)
-	delete(t.lost, f.key)
+	delete(t.lost, f.fileKey)
 	delete(t.absent, f)
 	delete(t.again, f)
 }
@@ -229,8 +229,8 @@ func (t *Tailer) alike(stem string) (list []*file) {
 }
 
 // register adds a file to its folder.
-func (t *Tailer) register(f *file, d *folder) {
-	delete(t.lost, f.key)
+func (t *Tailer) register(f *file, d *folderState) {
+	delete(t.lost, f.fileKey)
 	delete(t.absent, f)
 	f.folder, f.missing = d, time.Time{}
 	d.files[path.Base(f.rel)] = f
@@ -246,12 +246,12 @@ func (t *Tailer) miss(f *file) {
 	delete(f.folder.files, path.Base(f.rel))
 	f.folder, f.missing = nil, t.o.Now()
 	t.files--
-	t.lost[f.key] = f
+	t.lost[f.fileKey] = f
 	t.absent[f] = true
 	t.leave(f)
 	t.unindex(f)
 	t.index(f) // first of its stem
-	t.clear(f.key)
+	t.clear(f.fileKey)
 	delete(t.torn, f)
 	f.queue = nil
 	if t.packedFile == f {

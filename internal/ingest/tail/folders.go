@@ -10,16 +10,16 @@ import (
 )
 
 // addFolder starts to follow a folder. The watch precedes the listing, so files created in between are noticed.
-func (t *Tailer) addFolder(k key) {
+func (t *Tailer) addFolder(k fileKey) {
 	d := t.folders[k]
 	if d == nil {
 		if t.isFull() {
 			return
 		}
-		d = &folder{key: k, files: make(map[string]*file)}
+		d = &folderState{fileKey: k, files: make(map[string]*file)}
 		t.folders[k] = d
 		t.unwatched++
-		if parent := t.folders[key{k.root, path.Dir(k.rel)}]; parent != d {
+		if parent := t.folders[fileKey{k.root, path.Dir(k.rel)}]; parent != d {
 			d.parent = parent
 			parent.below(d)
 		}
@@ -28,7 +28,7 @@ func (t *Tailer) addFolder(k key) {
 	t.agendaList(d)
 }
 
-func (t *Tailer) agendaList(d *folder) {
+func (t *Tailer) agendaList(d *folderState) {
 	if !d.queued {
 		d.queued = true
 		t.agenda.lists = append(t.agenda.lists, d)
@@ -37,17 +37,17 @@ func (t *Tailer) agendaList(d *folder) {
 
 // dropFolder stops following a missing folder and its subfolders. If the folder was renamed, a remaining watch would
 // follow it under its new name.
-func (t *Tailer) dropFolder(d *folder) {
+func (t *Tailer) dropFolder(d *folderState) {
 	for below := range d.folders {
 		t.dropFolder(below)
 	}
 	t.unwatch(d)
 	t.unwatched--
-	delete(t.folders, d.key)
+	delete(t.folders, d.fileKey)
 	if d.parent != nil {
 		delete(d.parent.folders, d)
 	}
-	t.clear(d.key)
+	t.clear(d.fileKey)
 	for _, f := range d.files {
 		t.miss(f)
 	}
@@ -55,8 +55,8 @@ func (t *Tailer) dropFolder(d *folder) {
 
 // lookAtFolder schedules a listing if the modification time of a folder has changed. The first listing with equal times
 // before and after is not the last one: a change right after it can have the same time.
-func (t *Tailer) lookAtFolder(d *folder) {
-	if t.folders[d.key] != d {
+func (t *Tailer) lookAtFolder(d *folderState) {
+	if t.folders[d.fileKey] != d {
 		return
 	}
 	info, err := os.Lstat(d.root.full(d.rel))
@@ -67,7 +67,7 @@ func (t *Tailer) lookAtFolder(d *folder) {
 	case err != nil && isNotThere(err) || err == nil && !info.IsDir():
 		t.dropFolder(d)
 	case err != nil:
-		t.fail(d.key, err)
+		t.fail(d.fileKey, err)
 	default:
 		if !d.watched {
 			t.addWatch(d)
@@ -89,9 +89,9 @@ func (t *Tailer) lookAtFolder(d *folder) {
 }
 
 // list examines the next names of a folder.
-func (t *Tailer) list(d *folder) {
+func (t *Tailer) list(d *folderState) {
 	a := &t.agenda
-	if t.folders[d.key] != d {
+	if t.folders[d.fileKey] != d {
 		t.listed(d, nil)
 		return
 	}
@@ -113,7 +113,7 @@ func (t *Tailer) list(d *folder) {
 	}
 }
 
-func (t *Tailer) beginList(d *folder) error {
+func (t *Tailer) beginList(d *folderState) error {
 	if d.root.dir == nil {
 		return fs.ErrNotExist
 	}
@@ -134,7 +134,7 @@ func (t *Tailer) beginList(d *folder) error {
 }
 
 // listed ends the listing of a folder. A slow listing is not repeated at once.
-func (t *Tailer) listed(d *folder, err error) {
+func (t *Tailer) listed(d *folderState, err error) {
 	a := &t.agenda
 	if a.open != nil {
 		a.open.Close()
@@ -147,18 +147,18 @@ func (t *Tailer) listed(d *folder, err error) {
 	}
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
-		t.clear(d.key)
+		t.clear(d.fileKey)
 	case isNotThere(err):
 		d.settled, d.time = false, 0 // the next check of its time retries
 	default:
 		d.settled, d.time = false, 0
-		t.fail(d.key, err)
+		t.fail(d.fileKey, err)
 	}
 }
 
 // lookAtEntry examines an unknown name in a listing.
-func (t *Tailer) lookAtEntry(d *folder, e fs.DirEntry) {
-	k := key{d.root, d.join(e.Name())}
+func (t *Tailer) lookAtEntry(d *folderState, e fs.DirEntry) {
+	k := fileKey{d.root, d.join(e.Name())}
 	if e.IsDir() && t.folders[k] != nil {
 		return
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // lookAt examines a name in a known folder.
-func (t *Tailer) lookAt(k key) {
-	d := t.folders[key{k.root, path.Dir(k.rel)}]
+func (t *Tailer) lookAt(k fileKey) {
+	d := t.folders[fileKey{k.root, path.Dir(k.rel)}]
 	if d == nil || k.rel == "." {
 		return
 	}
@@ -20,7 +20,7 @@ func (t *Tailer) lookAt(k key) {
 }
 
 // found processes the result of the examination of a name.
-func (t *Tailer) found(d *folder, k key, info fs.FileInfo, err error) {
+func (t *Tailer) found(d *folderState, k fileKey, info fs.FileInfo, err error) {
 	f := d.files[path.Base(k.rel)]
 	isRegular := err == nil && info.Mode().IsRegular()
 	if f != nil && !isRegular && (err == nil || isNotThere(err)) {
@@ -73,7 +73,7 @@ func (t *Tailer) look(f *file, info fs.FileInfo) {
 const settle = 2 * time.Second
 
 // meet handles a regular file that is unknown in its folder: it is back, it had another name, or it is new.
-func (t *Tailer) meet(d *folder, k key, info fs.FileInfo) {
+func (t *Tailer) meet(d *folderState, k fileKey, info fs.FileInfo) {
 	if f := t.lost[k]; f != nil {
 		t.back(f, d, info)
 		return
@@ -104,7 +104,7 @@ func metaOf(info fs.FileInfo) meta {
 }
 
 // back registers a file that has reappeared at its path.
-func (t *Tailer) back(f *file, d *folder, info fs.FileInfo) {
+func (t *Tailer) back(f *file, d *folderState, info fs.FileInfo) {
 	wasGone := f.gone
 	t.register(f, d)
 	t.unindexNode(f)
@@ -162,12 +162,12 @@ func (t *Tailer) askResume(f *file) {
 	if t.o.Resume == nil {
 		return
 	}
-	if pos, ok := t.o.Resume(f.File(), func() []byte { return t.head(f.key, f.packed) }); ok && pos.Offset > f.mark.Offset {
+	if pos, ok := t.o.Resume(f.File(), func() []byte { return t.head(f.fileKey, f.packed) }); ok && pos.Offset > f.mark.Offset {
 		f.position, f.isTold = &pos, true
 	}
 }
 
-func (t *Tailer) meetNew(d *folder, k key, info fs.FileInfo) {
+func (t *Tailer) meetNew(d *folderState, k fileKey, info fs.FileInfo) {
 	f := t.newFile(k)
 	f.isKnown, f.now = true, metaOf(info)
 	t.register(f, d)

@@ -8,7 +8,7 @@ import (
 // ancestor returns the file whose content continues at an unknown path: a file with the same node or stem that is
 // missing from its path and has the same content up to its position. isAlias means that the path is ignored while
 // another one exists.
-func (t *Tailer) ancestor(d *folder, k key, info fs.FileInfo) (f *file, isAlias bool) {
+func (t *Tailer) ancestor(d *folderState, k fileKey, info fs.FileInfo) (f *file, isAlias bool) {
 	stem, packed := stemOf(k.rel)
 	if same := t.byNode[nodeOf(info)]; same != nil && nodeOf(info) != (node{}) {
 		t.lookAgain(same)
@@ -20,7 +20,7 @@ func (t *Tailer) ancestor(d *folder, k key, info fs.FileInfo) (f *file, isAlias 
 		}
 	}
 	for _, f := range t.alike(stem) {
-		if f.key == k {
+		if f.fileKey == k {
 			continue
 		}
 		t.lookAgain(f)
@@ -59,7 +59,7 @@ func (t *Tailer) lookAgain(f *file) {
 }
 
 // alias ignores a path while f exists.
-func (t *Tailer) alias(f *file, k key) (*file, bool) {
+func (t *Tailer) alias(f *file, k fileKey) (*file, bool) {
 	for _, have := range f.aliases {
 		if have == k {
 			return nil, true
@@ -74,7 +74,7 @@ func (t *Tailer) alias(f *file, k key) (*file, bool) {
 
 // follows reports whether the content at a path begins with the delivered content of a file. If nothing of the file was
 // delivered, it returns false: the path then counts as a new file.
-func (t *Tailer) follows(f *file, k key, info fs.FileInfo) bool {
+func (t *Tailer) follows(f *file, k fileKey, info fs.FileInfo) bool {
 	if f.mark.Offset == 0 || f.position != nil {
 		return false
 	}
@@ -93,7 +93,7 @@ func (t *Tailer) follows(f *file, k key, info fs.FileInfo) bool {
 }
 
 // move changes the path of a file.
-func (t *Tailer) move(f *file, d *folder, k key, info fs.FileInfo) {
+func (t *Tailer) move(f *file, d *folderState, k fileKey, info fs.FileInfo) {
 	from, isFirst := f.File(), !f.isKnown
 	t.drop(f) // it may exist, if it was decompressed and the compressed form remains
 	t.name(f, k)

@@ -173,14 +173,14 @@ func (t *Tailer) takeKicks() {
 	for _, name := range kicks {
 		for _, r := range t.roots {
 			if rel, ok := strings.CutPrefix(name, r.path+string(filepath.Separator)); ok {
-				t.kick(key{r, filepath.ToSlash(filepath.Clean(rel))})
+				t.kick(fileKey{r, filepath.ToSlash(filepath.Clean(rel))})
 			}
 		}
 	}
 }
 
 // kick examines a file and reads it first. If its folder is unknown, the folder is listed first.
-func (t *Tailer) kick(k key) {
+func (t *Tailer) kick(k fileKey) {
 	d := t.folderOf(k)
 	if d == nil {
 		return
@@ -195,23 +195,23 @@ func (t *Tailer) kick(k key) {
 }
 
 // folderOf returns the folder of a name. It examines unknown folders on the way.
-func (t *Tailer) folderOf(k key) *folder {
+func (t *Tailer) folderOf(k fileKey) *folderState {
 	var known string
 	for _, part := range strings.Split(k.rel, "/") {
 		if part == ".." {
 			return nil
 		}
 	}
-	d := t.folders[key{k.root, "."}]
+	d := t.folders[fileKey{k.root, "."}]
 	for at, c := range k.rel {
 		if c != '/' || d == nil {
 			continue
 		}
 		known = k.rel[:at]
-		if t.folders[key{k.root, known}] == nil {
-			t.lookAt(key{k.root, known})
+		if t.folders[fileKey{k.root, known}] == nil {
+			t.lookAt(fileKey{k.root, known})
 		}
-		d = t.folders[key{k.root, known}]
+		d = t.folders[fileKey{k.root, known}]
 	}
 	return d
 }
@@ -281,13 +281,13 @@ func (t *Tailer) Head(f File) []byte {
 	defer t.mu.Unlock()
 	for _, r := range t.roots {
 		if r.id == f.Root {
-			return t.head(key{r, f.Rel}, f.Packed)
+			return t.head(fileKey{r, f.Rel}, f.Packed)
 		}
 	}
 	return nil
 }
 
-func (t *Tailer) head(k key, packed bool) []byte {
+func (t *Tailer) head(k fileKey, packed bool) []byte {
 	if packed {
 		return nil
 	}

@@ -5,9 +5,9 @@ import (
 	"path"
 )
 
-// group identifies files that are read in order. The name is "" for a file without a group.
-type group struct {
-	root *root
+// groupKey identifies files that are read in order. The name is "" for a file without a group.
+type groupKey struct {
+	root *rootState
 	name string
 }
 
@@ -19,7 +19,7 @@ func (t *Tailer) Skip(f File) {
 func (t *Tailer) takeSkips(list []File) {
 	for _, skip := range list {
 		for _, r := range t.roots {
-			d := t.folders[key{r, path.Dir(skip.Rel)}]
+			d := t.folders[fileKey{r, path.Dir(skip.Rel)}]
 			if r.id != skip.Root || d == nil {
 				continue
 			}

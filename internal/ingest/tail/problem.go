@@ -17,7 +17,7 @@ type Problem struct {
 }
 
 // fail records that a file or folder cannot be read, and reports it once.
-func (t *Tailer) fail(k key, err error) {
+func (t *Tailer) fail(k fileKey, err error) {
 	p := t.broken[k]
 	if p != nil && p.Reason == err.Error() || p == nil && len(t.broken) == maxProblems {
 		t.unnamed = t.unnamed || p == nil
@@ -29,7 +29,7 @@ func (t *Tailer) fail(k key, err error) {
 }
 
 // clear removes the problem of a file or folder.
-func (t *Tailer) clear(k key) { delete(t.broken, k) }
+func (t *Tailer) clear(k fileKey) { delete(t.broken, k) }
 
 // Status is the progress of a Tailer.
 type Status struct {

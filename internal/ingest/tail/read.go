@@ -31,7 +31,7 @@ func (t *Tailer) readFile(f *file) *Batch {
 
 // contentOf opens the content of a file and updates its metadata. Only one compressed file is open at a time, until it
 // was read to its end. If f must wait for that, contentOf returns nil.
-func (t *Tailer) contentOf(f *file) (c *content, err error) {
+func (t *Tailer) contentOf(f *file) (c *fileContent, err error) {
 	if t.packedFile != nil && f.packed {
 		if t.packedFile != f {
 			t.waiting = append(t.waiting, f)
@@ -42,7 +42,7 @@ func (t *Tailer) contentOf(f *file) (c *content, err error) {
 		}
 		t.closePacked()
 	}
-	c, err = t.openContent(f.key, f.packed)
+	c, err = t.openContent(f.fileKey, f.packed)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (t *Tailer) contentOf(f *file) (c *content, err error) {
 	return c, nil
 }
 
-func (t *Tailer) endContent(f *file, c *content) {
+func (t *Tailer) endContent(f *file, c *fileContent) {
 	if t.packedFile == f {
 		t.closePacked()
 		return
@@ -97,7 +97,7 @@ func (t *Tailer) cannotRead(f *file, err error) {
 		return
 	}
 	f.problem = true
-	t.fail(f.key, err)
+	t.fail(f.fileKey, err)
 }
 
 // lookAgainAll examines the files that could not be read.
@@ -106,13 +106,13 @@ func (t *Tailer) lookAgainAll() {
 		delete(t.again, f)
 		if f.folder != nil {
 			f.now.size = -1 // forces a difference at the next look
-			t.agenda.looks = append(t.agenda.looks, f.key)
+			t.agenda.looks = append(t.agenda.looks, f.fileKey)
 		}
 	}
 }
 
 // readContent reads the next lines of a file from its content.
-func (t *Tailer) readContent(f *file, c *content) (*Batch, error) {
+func (t *Tailer) readContent(f *file, c *fileContent) (*Batch, error) {
 	if !f.packed && f.end-f.mark.Offset > smallContent {
 		if err := t.tooSparse(f, c); err != nil {
 			return nil, err
@@ -134,7 +134,7 @@ func (t *Tailer) readContent(f *file, c *content) (*Batch, error) {
 	f.tries = 0
 	if f.problem {
 		f.problem = false
-		t.clear(f.key)
+		t.clear(f.fileKey)
 	}
 	if isEnd {
 		t.reached(f, p)
@@ -147,7 +147,7 @@ func (t *Tailer) readContent(f *file, c *content) (*Batch, error) {
 
 // stand compares the content before the mark of a file, and returns its end. If the content differs, the error is
 // errChanged.
-func (t *Tailer) stand(f *file, c *content) (before []byte, err error) {
+func (t *Tailer) stand(f *file, c *fileContent) (before []byte, err error) {
 	if pos := f.position; pos != nil {
 		if _, err := t.prints.check(f.mark, c, f.compare); err != nil {
 			return nil, err
@@ -184,7 +184,7 @@ func (t *Tailer) rewrite(f *file) {
 }
 
 // collect cuts the lines behind the mark of a file. isEnd means that there are no more lines for now.
-func (t *Tailer) collect(f *file, c *content) (p *pieces, isEnd bool, err error) {
+func (t *Tailer) collect(f *file, c *fileContent) (p *pieces, isEnd bool, err error) {
 	p = &pieces{at: f.mark.Offset, max: t.o.MaxLine}
 	p.start, p.body = 0, 0
 	if isTail, err := t.isLongTail(f, c); isTail || err != nil {
@@ -214,7 +214,7 @@ func (t *Tailer) room(f *file) int64 {
 
 // isLongTail reports whether the content behind the mark is long and still has no line feed, without searching it
 // again.
-func (t *Tailer) isLongTail(f *file, c *content) (bool, error) {
+func (t *Tailer) isLongTail(f *file, c *fileContent) (bool, error) {
 	if f.atEnd || f.scanned-f.mark.Offset < longTail || f.scanned > c.size || c.size-f.mark.Offset > int64(t.o.MaxLine) {
 		return false, nil
 	}
@@ -239,7 +239,7 @@ func (t *Tailer) isLongTail(f *file, c *content) (bool, error) {
 }
 
 // scannedTo records that there is no line feed between the mark of a file and an offset.
-func (t *Tailer) scannedTo(f *file, c *content, to int64) error {
+func (t *Tailer) scannedTo(f *file, c *fileContent, to int64) error {
 	tail := make([]byte, span)
 	if err := readFull(c, tail, to-span); err != nil {
 		return err

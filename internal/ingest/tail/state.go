@@ -154,7 +154,7 @@ func (t *Tailer) restore(r record) {
 		if root.id != r.Root {
 			continue
 		}
-		f := t.newFile(key{root, string(r.Path)})
+		f := t.newFile(fileKey{root, string(r.Path)})
 		f.now = meta{node{r.Dev, r.Ino}, r.Size, r.Time}
 		f.read, f.end, f.settled, f.born = f.now, r.Size, r.Settled, r.Born
 		if f.packed {
@@ -168,7 +168,7 @@ func (t *Tailer) restore(r record) {
 		if r.Gone != 0 {
 			f.gone, f.goneAcked, f.missing = true, true, time.Unix(r.Gone, 0)
 		}
-		t.lost[f.key] = f
+		t.lost[f.fileKey] = f
 		t.index(f)
 		return
 	}

@@ -114,10 +114,10 @@ type Tailer struct {
 
 	mu      sync.Mutex // guards all fields below but mail; Next holds it while it works, not while it waits
 	closed  bool
-	roots   []*root
-	folders map[key]*folder
-	byPath  map[string]*folder // by watched path
-	lost    map[key]*file      // known missing files
+	roots   []*rootState
+	folders map[fileKey]*folderState
+	byPath  map[string]*folderState // by watched path
+	lost    map[fileKey]*file       // known missing files
 	byNode  map[node]*file
 	byStem  map[string]*file // newest of each stem; file.nextStem links the others
 	files   int              // number of existing files
@@ -141,12 +141,12 @@ type Tailer struct {
 	absent  map[*file]bool // missing files that were not reported
 	again   map[*file]bool // files with a recent failed read
 	behind  map[*file]bool // files that wait for others of their group
-	groups  map[group]map[*file]bool
-	broken  map[key]*Problem
+	groups  map[groupKey]map[*file]bool
+	broken  map[fileKey]*Problem
 	unnamed bool // further problems were not listed
 
 	packedFile *file // the open compressed file
-	packed     *content
+	packed     *fileContent
 	waiting    []*file // files that wait for its end
 
 	beforeOpen func(path string) error // for tests: between the check of a file and its opening
@@ -181,18 +181,18 @@ var ErrClosed = errors.New("tail: closed")
 func Open(o Options) (*Tailer, error) {
 	t := &Tailer{
 		o:       o.withDefaults(),
-		folders: make(map[key]*folder),
-		byPath:  make(map[string]*folder),
-		lost:    make(map[key]*file),
+		folders: make(map[fileKey]*folderState),
+		byPath:  make(map[string]*folderState),
+		lost:    make(map[fileKey]*file),
 		byNode:  make(map[node]*file),
 		byStem:  make(map[string]*file),
 		dirty:   make(map[*file]bool),
 		torn:    make(map[*file]bool),
 		again:   make(map[*file]bool),
 		behind:  make(map[*file]bool),
-		groups:  make(map[group]map[*file]bool),
+		groups:  make(map[groupKey]map[*file]bool),
 		absent:  make(map[*file]bool),
-		broken:  make(map[key]*Problem),
+		broken:  make(map[fileKey]*Problem),
 	}
 	t.mail.wake = make(chan struct{}, 1)
 	ids := make(map[string]bool)
@@ -202,7 +202,7 @@ func Open(o Options) (*Tailer, error) {
 			return nil, fmt.Errorf("tail: root %q at %q: given twice, or without a path: %v", r.ID, r.Path, err)
 		}
 		ids[r.ID] = true
-		t.roots = append(t.roots, &root{id: r.ID, path: path})
+		t.roots = append(t.roots, &rootState{id: r.ID, path: path})
 	}
 	if err := t.openState(); err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 )
 
 // addWatch watches a folder, if the limit permits.
-func (t *Tailer) addWatch(d *folder) {
+func (t *Tailer) addWatch(d *folderState) {
 	if t.watch == nil || d.watched || t.watches >= t.o.MaxWatches {
 		return
 	}
@@ -22,7 +22,7 @@ func (t *Tailer) addWatch(d *folder) {
 	t.unwatched--
 }
 
-func (t *Tailer) unwatch(d *folder) {
+func (t *Tailer) unwatch(d *folderState) {
 	if !d.watched {
 		return
 	}
@@ -63,7 +63,7 @@ func (t *Tailer) takeEvents() {
 
 func (t *Tailer) onEvent(e fsnotify.Event) {
 	if d := t.byPath[filepath.Dir(e.Name)]; d != nil {
-		t.lookAt(key{d.root, d.join(filepath.Base(e.Name))})
+		t.lookAt(fileKey{d.root, d.join(filepath.Base(e.Name))})
 		return
 	}
 	if d := t.byPath[e.Name]; d != nil {
