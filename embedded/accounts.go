@@ -143,7 +143,7 @@ func (a *accounts) Check(c server.ClientAuthentication) bool {
 	return true
 }
 
-// guest returns a user's name and password inside the server. It creates the user's account if there is none.
+// guest returns a user's name and password inside the server. It creates the user's account if it is missing.
 func (a *accounts) guest(s *server.Server, of Account) (guest, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,7 +168,7 @@ func (a *accounts) guest(s *server.Server, of Account) (guest, error) {
 	return g, nil
 }
 
-// importAll gives account number n access to services of the owner's account.
+// importAll lets account number n use services of the owner's account.
 func importAll(to, own *server.Account, n int, services []service) error {
 	for _, v := range services {
 		at := v.subject

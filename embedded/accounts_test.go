@@ -217,8 +217,8 @@ func create(nc *stranger, name, more string) (string, error) {
 
 // F-1, F-2, F-5: every request that somebody may make, with every subject that somebody
 // must not publish to as its reply subject; and every such subject as that to which a
-// consumer delivers. The log stays as it is, nobody else hears of it, and what is read
-// afterwards is what was there.
+// consumer delivers. The log stays as it is, nobody else hears of it, and later reads
+// return the stored records.
 func TestAnswersReachNothingOfTheOwner(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -313,7 +313,7 @@ func TestAnswersReachNothingOfTheOwner(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("%d requests, %d aims", tried, len(aims))
-			// What is asked last is answered last, so everything above was.
+			// The last request is answered last, so all requests above were answered.
 			for range 3 {
 				if _, err := nc.Request("tally.api.v1.watermark", nil, 5*time.Second); err != nil {
 					t.Fatal(err)
@@ -334,7 +334,7 @@ func TestAnswersReachNothingOfTheOwner(t *testing.T) {
 			if m, err := heard.NextMsg(10 * time.Millisecond); err == nil {
 				t.Errorf("another user heard %s %s", m.Subject, m.Data)
 			}
-			// The owner's own notice of what was appended above may be late.
+			// The owner's own notice of the appends above may be late.
 			if m, err := notices.NextMsg(10 * time.Millisecond); err == nil && string(m.Data) != `{"durable":3}` {
 				t.Errorf("another user was told %s %s", m.Subject, m.Data)
 			}

@@ -180,7 +180,7 @@ func TestAttachedPromisesNoMoreThanTheOwner(t *testing.T) {
 	}
 }
 
-// F-11: what is asked when the owner is gone is answered with what to do.
+// F-11: a call after the owner has ended fails with an error that names the next step.
 func TestAttachedSaysThatTheOwnerIsGone(t *testing.T) {
 	dir := t.TempDir()
 	s := mustStart(t, embedded.ServerOptions{Dir: dir})

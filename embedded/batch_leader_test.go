@@ -62,8 +62,8 @@ func (b *batches) insist(send func(...message) answer, list ...message) answer {
 	}
 }
 
-// flood sends batches one behind the other, without waiting, as long as it can, and gives
-// a function that collects the answers. After each it calls after.
+// flood sends batches one after another without waiting for answers, as long as it can, and calls after for each. It
+// returns a function that collects the answers.
 func (b *batches) flood(round string, n int, after func()) func() []*sentBatch {
 	inbox := b.nc.NewInbox()
 	replies, err := b.nc.SubscribeSync(inbox + ".*")
@@ -164,8 +164,8 @@ func (f *fates) settle(list []*sentBatch) {
 }
 
 // The leader hands over, is killed, or all nodes are, while batches are under way: of each
-// there is all or nothing, what was acknowledged is there, and the same messages again settle
-// what was not. A batch whose commit comes to the next leader is refused.
+// is stored whole or not at all, acknowledged ones are stored, and sending the same messages again decides
+// the others. A batch whose commit comes to the next leader is refused.
 func TestClusterBatchesSettle(t *testing.T) {
 	testkit.OnlyFull(t, "TestClusterLosesNothing kills a leader")
 	testkit.NotUnderRace(t) // nothing of the log runs here, only the server and its client

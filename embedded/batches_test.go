@@ -140,7 +140,7 @@ func (c *batch) last(m message, how string) *nats.Msg {
 	return c.encode(m, more)
 }
 
-// all sends a batch, and gives the answer to its commit.
+// all sends a batch, and returns the answer to its commit.
 func (b *batches) all(list ...message) answer {
 	b.t.Helper()
 	return b.begin(list[:len(list)-1]...).commit(list[len(list)-1])
@@ -168,8 +168,8 @@ func (b *batches) parse(data []byte) answer {
 	return answer{said.Error.ErrCode, said.Error.Description, said.Seq, said.Count, said.Duplicate, err}
 }
 
-// put stores a message by itself and gives its sequence, when the server knows of nothing
-// under way to the subject any more: it may acknowledge a message a moment before.
+// put stores a single message and returns its sequence. It returns when the server counts no message to the subject as under
+// way: the server acknowledges a message a moment before that.
 func (b *batches) put(subject string) uint64 {
 	b.t.Helper()
 	a := b.ask(b.encode(message{subject: subject}, nil))
@@ -183,7 +183,7 @@ func (b *batches) put(subject string) uint64 {
 }
 
 // atRest sends something again for as long as three nodes say that somebody's message is
-// under way, unless that is what is wanted.
+// under way, unless the test wants that.
 func (b *batches) atRest(send func() answer, codes ...int) answer {
 	for giveUp := time.Now().Add(10 * time.Second); ; {
 		a := send()
@@ -205,7 +205,7 @@ func (b *batches) lastSequence() uint64 {
 	})
 }
 
-// stored gives the sequences of a subject's messages.
+// stored returns the sequences of a subject's messages.
 func (b *batches) stored(subject string) []uint64 {
 	b.t.Helper()
 	return untilAnswered(b.t, func(ctx context.Context) (list []uint64, err error) {
@@ -226,8 +226,8 @@ func (b *batches) stored(subject string) []uint64 {
 	})
 }
 
-// untilAnswered asks until there is an answer: while servers choose a leader there is none,
-// and how long they do is theirs to say.
+// untilAnswered repeats ask until it returns an answer. While the servers elect a leader, they do not answer, for a time that
+// is not bounded.
 func untilAnswered[T any](t testing.TB, ask func(context.Context) (T, error)) T {
 	t.Helper()
 	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -267,7 +267,7 @@ func (b *batches) mustRefuse(list []message, codes ...int) answer {
 
 func at(seq uint64) string { return strconv.FormatUint(seq, 10) }
 
-// pair sends two batches side by side, by two connections, and gives both answers.
+// pair sends two batches at the same time over two connections, and returns both answers.
 func (b *batches) pair(one, two []message) (both [2]answer) {
 	other := *b
 	other.nc = b.side

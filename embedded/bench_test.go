@@ -76,7 +76,7 @@ func BenchmarkAttached(b *testing.B) {
 	}
 }
 
-// appends makes n appends as the owner of a new store and gives their rate.
+// appends makes n appends as the owner of a new store and returns their rate.
 func appends(b *testing.B, o embedded.ServerOptions, producers, n int) float64 {
 	b.Helper()
 	o.Dir, o.Private = b.TempDir(), true

@@ -70,10 +70,9 @@ func (b *blockSync) sync(stream string) error {
 }
 
 func (b *blockSync) syncBlocks() error {
-	// Later blocks are looked for before the present one is synced. When there is one,
-	// the server writes to the present one no more, and this is its last sync; when
-	// there is none, the present one is synced again the next time. What is begun
-	// while this runs is left to the next sync: it was not stored when this was asked.
+	// Look for later blocks before the sync of the present one. If there is a later block, the server no longer writes to
+	// the present one, and this is its last sync. Otherwise the next sync covers it again. A block that begins meanwhile
+	// is left to the next sync: its records were not stored when this sync was requested.
 	if b.n == 0 {
 		if err := b.findFirst(); err != nil {
 			return err

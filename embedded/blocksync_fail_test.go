@@ -17,8 +17,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// After a sync that the system refused nothing is acknowledged that it was to cover,
-// until it was written anew. Then everything is there, once.
+// After a failed sync, none of the records that it had to cover is acknowledged until they were written again. Then every
+// record is there once.
 func TestSyncThatFailed(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Start(t.Context(), ServerOptions{Dir: dir, Private: true})

@@ -21,7 +21,7 @@ type fakeBlocks struct {
 	t      *rapid.T
 	dir    string
 	n      int
-	sizes  map[int]int64 // what was written, by block
+	sizes  map[int]int64 // bytes written, by block
 	synced map[int]int64 // what a sync covered
 }
 
@@ -45,7 +45,7 @@ func (f *fakeBlocks) act() {
 	}
 }
 
-// sync is the fdatasync of a file: it covers what was written up to now. The server
+// sync is the fdatasync of a file: it covers all bytes written so far. The server
 // goes on before it and behind it.
 func (f *fakeBlocks) sync(file *os.File) error {
 	f.act()
@@ -58,7 +58,7 @@ func (f *fakeBlocks) sync(file *os.File) error {
 	return nil
 }
 
-// What was written when a sync begins is covered when it ends, wherever the server
+// A sync covers all records that were written before it begins, wherever the server
 // begins new blocks.
 func TestBlockSyncCoversWhatWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -95,8 +95,8 @@ func TestBlockSyncCoversWhatWasWritten(t *testing.T) {
 	})
 }
 
-// What was stored and is in no block that can be found is not on disk: nothing that a sync
-// was to cover is acknowledged, also not after the blocks were written anew.
+// If no block contains the stored records, they are not on disk: the sync acknowledges none of the records that it had to
+// cover, also not after the blocks were written again.
 func TestBlockSyncFailsClosed(t *testing.T) {
 	dir := t.TempDir()
 	b := newBlockSync(dir, syncTree)
@@ -125,8 +125,8 @@ func TestBlockSyncFailsClosed(t *testing.T) {
 	}
 }
 
-// What a sync does, and in which order, wherever the stream is: whoever leaves out a step
-// acknowledges what a power cut takes.
+// A sync has fixed steps in a fixed order, wherever the stream is. Without one of them, it acknowledges records that a power
+// cut removes.
 func TestBlockSyncSteps(t *testing.T) {
 	dir := t.TempDir()
 	var steps []string

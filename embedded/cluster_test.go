@@ -98,9 +98,8 @@ func mustClusterSyncing(t testing.TB, interval string) *cluster {
 	return c
 }
 
-// freeAddresses returns addresses on which nobody listens, also when a node comes back:
-// the system gives their ports to no connection by itself, as it does with those from
-// 32768 on.
+// freeAddresses returns unused addresses that stay free until a node restarts: their ports are below 32768, where the system
+// assigns no ports to outgoing connections.
 func freeAddresses(t testing.TB, n int) (list []string) {
 	t.Helper()
 	for tries := 0; len(list) < n; tries++ {

@@ -21,8 +21,8 @@ func purse(n int) events.Subject { return events.Document("", "purse", strconv.I
 
 const purses = 6
 
-// Amounts are moved between documents on a cluster whose leader is killed: the sum stays,
-// for whoever reads meanwhile too, and what was acknowledged is there.
+// Transactions move amounts between documents on a cluster whose leader is killed. Every reader sees the same sum at each
+// moment, and every acknowledged move is stored.
 func TestClusterUnits(t *testing.T) {
 	testkit.OnlyFull(t, "TestClusterLosesNothing kills a leader, and the units of one machine are played in package log")
 	testkit.NotUnderRace(t) // the servers are other processes, and the log's part runs there elsewhere

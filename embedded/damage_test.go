@@ -20,10 +20,9 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// Damage costs at most the rest of its block, and a single flipped bit nothing that the
-// owner looks at when it starts. Every offset that is missing is reported, whoever
-// reads, and also the next time; none is given to another event. (The server alone
-// drops acknowledged events in silence and gives their numbers to others.)
+// Damage loses at most the rest of its block. A single flipped bit in a block that the owner checks at its start loses
+// nothing. Every reader gets a report of every missing offset, also after the next start, and no offset is assigned to another
+// event. (The server alone drops acknowledged events in silence and assigns their numbers to others.)
 func TestDamage(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
@@ -135,7 +134,7 @@ func TestDamagedFrame(t *testing.T) {
 	}
 }
 
-// image is a store at one moment, and what is in it.
+// image is a copy of a store at one moment, with its records.
 type image struct {
 	dir      string
 	files    []string // that a bit may be flipped in
@@ -176,8 +175,8 @@ func newImage(t *testing.T, end func(*embedded.Server)) *image {
 	return im
 }
 
-// copyStore copies a store with the times of its files, which say what the server has
-// an index of. If the store is in use and a file vanishes meanwhile, it begins anew.
+// copyStore copies a store with the times of its files, by which the server decides whether an index is current. If the
+// store is in use and a file vanishes meanwhile, copyStore starts again.
 func copyStore(t *testing.T, to, from string) {
 	t.Helper()
 	err := fs.ErrNotExist
@@ -222,8 +221,7 @@ func rewriteInPlace(t testing.TB, path string, data []byte) {
 	}
 }
 
-// damage flips a bit somewhere, or some of so many in a row, and gives the number of
-// records that it costs.
+// damage flips one bit, or some of bits in a row, at a random place. It returns the number of records that this damages.
 func (im *image) damage(t *testing.T, random *rand.Rand, bits int) int {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -249,8 +247,7 @@ func smear(t *testing.T, random *rand.Rand, path string, at int64, bits int) {
 	rewriteInPlace(t, path, data)
 }
 
-// examine opens a damaged store twice, and gives the number of records that are reported
-// as lost: all that are not there, each time.
+// examine opens a damaged store twice. It fails unless each missing record is reported each time, and returns their number.
 func (im *image) examine(t *testing.T, dir, where string, isBlock bool) int {
 	t.Helper()
 	var first map[events.Offset]bool
@@ -277,7 +274,7 @@ func (im *image) examine(t *testing.T, dir, where string, isBlock bool) int {
 	return len(first)
 }
 
-// check reads everything, as a whole and by session: what is not there is reported.
+// check reads the log as a whole and by session, and fails if a missing record is not reported.
 func (im *image) check(t *testing.T, s *embedded.Server, where string) map[events.Offset]bool {
 	t.Helper()
 	have, damaged := im.read(t, s, events.Range{}, where)

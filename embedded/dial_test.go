@@ -94,8 +94,8 @@ accounts {
 system_account: SYS
 `
 
-// What an acknowledgement of somebody else's server promises is what was seen of the
-// server, and a store that gives less than was asked for is refused.
+// With a server that others run, an acknowledgement promises what the server's settings show. A store that promises less
+// than requested is refused.
 func TestForeignServerIsTakenAtItsWord(t *testing.T) {
 	contexts := map[string]string{"app": `{"user":"app","password":"a"}`, "sys": `{"user":"sys","password":"s"}`}
 	for name, c := range map[string]struct {

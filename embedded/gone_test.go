@@ -18,7 +18,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// lines is a handler that keeps what is logged, of every level.
+// lines is a handler that keeps the log lines of every level.
 type lines struct {
 	mu  sync.Mutex
 	all strings.Builder
@@ -47,7 +47,7 @@ func (l *lines) String() string {
 	return l.all.String()
 }
 
-// opened is what is left of a store that was opened, used and closed.
+// opened measures the memory of a store that was opened, used and closed.
 type opened struct {
 	store  weak.Pointer[embedded.Server]
 	server weak.Pointer[server.Server]

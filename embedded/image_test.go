@@ -121,7 +121,7 @@ func (p *producers) soFar() []string {
 
 // An image of a store to which many append, and which begins segments all the time, is a
 // log that ends with its last record: everything that was acknowledged before is in it, no
-// append by half, and nothing is said to be lost. What is copied later is as it was listed.
+// append by half, and nothing is reported as lost. A later copy equals the listing.
 func TestImageOfAStoreInUse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -130,7 +130,7 @@ func TestImageOfAStoreInUse(t *testing.T) {
 	defer p.done.Wait()
 	defer p.stop()
 	var images []storedir.Image
-	var before [][]string // what was acknowledged before each
+	var before [][]string // events acknowledged before each
 	for i := range 8 {
 		for len(p.soFar()) < 100*i+1+rand.IntN(100) {
 			time.Sleep(time.Millisecond)

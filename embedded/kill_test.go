@@ -123,7 +123,7 @@ func TestKilledOwner(t *testing.T) {
 	}
 }
 
-// checkKilled looks for what was acknowledged, in order, none twice, no append by half.
+// checkKilled checks that every acknowledged event is stored, in order and once, and every append is whole.
 func checkKilled(t *testing.T, o embedded.ServerOptions, acked []string) {
 	t.Helper()
 	srv := mustStart(t, o)
@@ -216,8 +216,8 @@ func TestStartAfterAKillIsBounded(t *testing.T) {
 	t.Logf("%.2f times as long for %d times as much", took[1].Seconds()/took[0].Seconds(), sizes[1]/sizes[0])
 }
 
-// openAfterKill opens a store whose owner was killed, looks whether everything is there,
-// and gives the time that the opening took.
+// openAfterKill opens a store whose owner was killed, checks that every record is there, and returns the time that the
+// opening took.
 func openAfterKill(t *testing.T, o embedded.ServerOptions, head events.Offset) time.Duration {
 	t.Helper()
 	all, without := segments(t, o.Dir), 0

@@ -135,7 +135,7 @@ func blockBytes(t *testing.T, dir string) map[string][]byte {
 
 // A block of the known layout in which nothing is sound, nor in any other of its stream, is
 // nobody's to cut: the start is refused and names it. Without the file the store opens, and
-// says what is lost.
+// names the lost records.
 func TestBlockWithoutASoundRecordIsRefused(t *testing.T) {
 	for name, stop := range map[string]func(*testing.T, *embedded.Server){"closed": mustClose, "killed": func(*testing.T, *embedded.Server) {}} {
 		t.Run(name, func(t *testing.T) {

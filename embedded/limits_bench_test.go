@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// BenchmarkCountDocuments counts what is live of 100,000 documents by the log, as the first
+// BenchmarkCountDocuments counts the live bytes of 100,000 documents from the log, as the first
 // append of a process to a document does if there are limits.
 func BenchmarkCountDocuments(b *testing.B) {
 	const documents = 100_000
@@ -38,8 +38,8 @@ func BenchmarkCountDocuments(b *testing.B) {
 	}
 }
 
-// BenchmarkLimited is durable documents by 64 writers of an owner who has no limit, where
-// there is none, and where another owner has one.
+// BenchmarkLimited writes durable documents by 64 writers of one owner: in a store without limits, and in one where
+// another owner has a limit.
 func BenchmarkLimited(b *testing.B) {
 	for _, limited := range []bool{false, true} {
 		b.Run(map[bool]string{false: "none", true: "of another"}[limited], func(b *testing.B) {

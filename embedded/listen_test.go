@@ -102,7 +102,7 @@ func TestReadUsers(t *testing.T) {
 	}
 }
 
-// listening starts an owner that listens with TLS, and gives the URL for a user.
+// listening starts an owner that listens with TLS, and returns the URL for a user.
 func listening(t *testing.T, dir, authorities string) (s *embedded.Server, url, cert, key string) {
 	t.Helper()
 	cert, key = mustCertificate(t)
@@ -121,7 +121,7 @@ func listening(t *testing.T, dir, authorities string) (s *embedded.Server, url, 
 func as(url, user string) string { return strings.Replace(url, "://", "://"+user+"@", 1) }
 
 // A client on another machine finds out that the store has an owner, appends through
-// it, sees what is durable and what is lost; one of this user attaches as ever.
+// it, sees the durable and the lost records; one of this user attaches as ever.
 func TestRemoteClientAppendsThroughTheOwner(t *testing.T) {
 	home(t, nil)
 	dir := t.TempDir()

@@ -124,7 +124,7 @@ func TestNumberedRequestsAreAnsweredAsDocumented(t *testing.T) {
 	}
 }
 
-// A request that fails takes those behind it along, and gives its number back.
+// If a request fails, the requests after it fail too, and its number can be used again.
 func TestNumberedRequestFails(t *testing.T) {
 	s, c := mustDialOwner(t)
 	var answers []*nats.Subscription
@@ -188,7 +188,7 @@ func TestNumberedRequestsKeepTheirOrder(t *testing.T) {
 			}
 			answers[done+i+1] = c.send(c.numbered("p", done+i+1, want[done+i], ""))
 		}
-		// What was lost is sent again while those behind it wait.
+		// The lost request is sent again while the later ones wait.
 		for i := range burst {
 			if n := done + i + 1; answers[n] == nil || rand.IntN(10) == 0 {
 				answers[n] = c.send(c.numbered("p", n, want[n-1], ""))

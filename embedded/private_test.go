@@ -57,7 +57,7 @@ func TestDirectoryOfAnotherUserIsRefused(t *testing.T) {
 	mustRefuse(t, mine, planted, nobody)
 }
 
-// What is written to a store stays in its directory.
+// Data written to a store stay in its directory.
 func TestPlantedLinkIsNotFollowed(t *testing.T) {
 	for _, name := range []string{"snapshots", "jetstream", "segments", "damaged", "lock", "mark", "watermark", "owner.json", "views.db", "search.db-wal"} {
 		t.Run(name, func(t *testing.T) {

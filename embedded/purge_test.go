@@ -22,7 +22,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// canary is what is purged.
+// canary is the content to purge.
 const canary = "canary"
 
 // purging is a store in which a document is purged.

@@ -64,8 +64,7 @@ func eventually(t *testing.T, check func() error) {
 	}
 }
 
-// fillSegments appends turns of ten sessions over several segments, and gives their
-// ids in order.
+// fillSegments appends turns of ten sessions over several segments, and returns their ids in order.
 func fillSegments(t *testing.T, l *log.Log, from, n int) (ids []string) {
 	t.Helper()
 	for i := from; i < from+n; i++ {
@@ -124,7 +123,7 @@ func checkOldSession(t *testing.T, l *log.Log, i int, all []string) {
 	}
 }
 
-// What is expected of a subject that rests in an old segment is held to.
+// An expectation about a subject whose records are in an old segment is checked.
 func TestExpectationsReachOldSegments(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -322,8 +321,7 @@ func lastStream(t *testing.T, js jetstream.JetStream) jetstream.StreamConfig {
 	return list[len(list)-1]
 }
 
-// closeStream takes a stream's subjects away, as the first step of a roll does, and
-// gives its last sequence.
+// closeStream removes a stream's subjects, as the first step of a roll does, and returns its last sequence.
 func closeStream(t *testing.T, js jetstream.JetStream, c jetstream.StreamConfig) uint64 {
 	t.Helper()
 	c.Subjects = []string{"tally.closed." + c.Name}

@@ -258,7 +258,7 @@ func contractRecords(t *testing.T) {
 	if _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
-	// What is removed leaves records, too: sound ones, that are no messages any more.
+	// Removed messages leave records, too: intact ones that are not messages any more.
 	if err := errors.Join(s.DeleteMsg(t.Context(), 178), s.SecureDeleteMsg(t.Context(), 177)); err != nil {
 		t.Fatal(err)
 	}
@@ -543,8 +543,7 @@ func contractConflict(t *testing.T) {
 	}
 }
 
-// ask asks for messages, and gives what comes within a moment: sizes, and what the server
-// says.
+// ask requests messages, and returns the sizes of those that arrive within a moment and the server's status text.
 func (p *plain) ask(request string) (sizes []int, said string) {
 	p.t.Helper()
 	c, err := p.js.CreateConsumer(p.t.Context(), "S", jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy})

@@ -61,8 +61,7 @@ func TestAttachedToSegmentsKeepsThePromises(t *testing.T) {
 	})
 }
 
-// tiny are the options of a store that begins a segment every few appends, and opens
-// its server's streams anew again and again.
+// tiny returns the options of a store that begins a segment every few appends, and often opens its server's streams again.
 func tiny(dir string) embedded.ServerOptions {
 	return embedded.ServerOptions{Dir: dir, SegmentBytes: 2 << 10, RereadBytes: 32 << 10}
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // notes is a layout of documents of kind note, the file of each called by its id, and of sessions:
-// ID.turns has what was said.
+// ID.turns has the messages.
 type notes struct{ layouts.Layout }
 
 func notesOf(name string) (layouts.Layout, bool) { return notes{}, name == "notes" }
@@ -59,7 +59,7 @@ func (notes) EntryFiles(ctx context.Context, src layouts.Source, _ layouts.Root,
 	}
 }
 
-// writeTurns writes what was said in a session, a line for each turn.
+// writeTurns writes the messages of a session, a line for each turn.
 func writeTurns(ctx context.Context, w io.Writer, src layouts.Source, unit events.Subject) error {
 	s, err := src.Loader().Session(ctx, unit, 0)
 	if err != nil {

@@ -60,7 +60,7 @@ func newTurn(anchor, number string, t projector.Turn) turn {
 	return turn{Anchor: anchor, Number: number, Offset: t.Offset.String(), Time: clock(t.Timestamp), Marks: marks, turn: t}
 }
 
-// anchored gives the turn the anchor of its offset, unless another turn has it.
+// anchored sets the anchor of the turn to its offset, unless another turn has that anchor.
 func (t *turn) anchored(taken map[events.Offset]bool) {
 	if !taken[t.turn.Offset] {
 		taken[t.turn.Offset] = true

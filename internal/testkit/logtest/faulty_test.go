@@ -91,7 +91,7 @@ func waitCancelled() context.Context {
 	return ctx
 }
 
-// blocking publishes when it is released. If its caller gives up before, the outcome is unknown.
+// blocking publishes when it is released. If the context of its caller ends before, the outcome is unknown.
 type blocking struct {
 	*memlog.Backend
 	release, entered chan struct{}
