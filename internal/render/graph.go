@@ -11,7 +11,7 @@ type Node struct {
 	Offset events.Offset
 	Live   bool          // the record is in effect at the head
 	After  events.Offset // the last live record before it, from which it grew; 0 for the first
-	Mark   byte          // * for a record, < for a rewind, ! for a late or void one
+	Mark   byte          // * for a record, < for a rewind, ! for a stale or rejected record
 }
 
 // Graph draws the branches of a session. For each node, in order, it returns lines to print before the node and the

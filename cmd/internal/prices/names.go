@@ -23,9 +23,9 @@ var makers = map[string][]string{
 var sellers = map[string]bool{"openrouter": true, "bedrock": true, "converse": true, "vertex_ai": true, "publishers": true, "models": true}
 
 var (
-	// Amazon Bedrock: us.anthropic.claude-sonnet-4-5-20250929-v1:0, also behind the ARN of a profile.
+	// Amazon Bedrock: us.anthropic.claude-sonnet-4-5-20250929-v1:0, also after the ARN of a profile.
 	ofBedrock = regexp.MustCompile(`^(?:arn:aws[a-z-]*:bedrock:[^/]*/)?(?:(us|us-gov|eu|apac|jp|au|ca|global)\.)?anthropic\.(claude-[a-z0-9.-]+?)(?:-v[0-9]+(?::[0-9]+)?)?$`)
-	// Google Cloud: claude-sonnet-4-5@20250929, also behind the path of a project.
+	// Google Cloud: claude-sonnet-4-5@20250929, also after the path of a project.
 	ofVertex  = regexp.MustCompile(`^(claude-[a-z0-9.-]+)@(default|latest|20[0-9]{6})$`)
 	ofProject = regexp.MustCompile(`^projects/[^/]+/locations/([^/]+)/publishers/`)
 	// OpenRouter: claude-opus-4.1, also with the way in which it is asked.

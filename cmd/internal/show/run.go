@@ -96,7 +96,7 @@ type TreeRun struct {
 }
 
 // TreeOf returns the runs of a session in the order of their tree: each run, then all runs below it. It reports whether
-// any run was delegated to. Runs of which only a store knows come last at their level.
+// any run was delegated to. Runs that only a store knows come last at their level.
 func TreeOf(ctx context.Context, handle *tally.Session, o *projector.Outline, stores []Store) (list []TreeRun, delegated bool, err error) {
 	type key struct{ kind, id string }
 	known := make(map[key]TreeRun)

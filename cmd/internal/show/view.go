@@ -1,5 +1,5 @@
-// Package show prints sessions: the page that all of them share, and the interface of a store that prints its own
-// sessions in a form of their own. A folder below it has each such store.
+// Package show prints sessions: the page that all of them share, and the interface of a store with a form of its own
+// for its sessions. The package of each such store is in a folder below.
 package show
 
 import (
@@ -20,8 +20,8 @@ type Store interface {
 	// no form of their own, it prints nothing and returns false. It may call v.Add first.
 	Show(ctx context.Context, v *View) (bool, error)
 
-	// Runs returns what the store knows about the runs of a session, beside their events. For sessions of other stores
-	// it returns nil.
+	// Runs returns facts about the runs of a session that only the store knows. For sessions of other stores it returns
+	// nil.
 	Runs(ctx context.Context, handle *tally.Session, o *projector.Outline) ([]TreeRun, error)
 }
 
@@ -53,7 +53,7 @@ func (v *View) IsWhole() bool {
 	return v.At == "" && v.Thread == "" && v.Last == 0 && !v.All && !v.Raw && !v.Follow && !v.Traces
 }
 
-// Add adds a member to the JSON document, behind the session.
+// Add adds a member to the JSON document, after the session.
 func (v *View) Add(name string, value any) error {
 	raw, err := rawjson.Marshal(value)
 	v.beside = append(v.beside, events.Field{Name: name, Value: raw})

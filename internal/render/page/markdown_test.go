@@ -6,5 +6,5 @@ import (
 	"github.com/yuin/goldmark/renderer/html"
 )
 
-// markdown renders Markdown as GitHub does, and keeps raw HTML, of which GitHub keeps a part.
+// markdown renders Markdown as GitHub does, and keeps raw HTML. GitHub keeps only a part of it.
 var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithRendererOptions(html.WithUnsafe()))

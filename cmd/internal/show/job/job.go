@@ -63,7 +63,7 @@ func (Store) Show(ctx context.Context, v *show.View) (bool, error) {
 // page prints a job.
 type page struct{ *show.Page }
 
-// Runs returns what a job knows about its runs, those included of which there are only checkpoints.
+// Runs returns facts about the runs of a job, including runs with checkpoints only.
 func (Store) Runs(ctx context.Context, handle *tally.Session, o *projector.Outline) ([]show.TreeRun, error) {
 	job, ok := perstack.JobOfSession(handle.ID())
 	if !ok || o.Ledger().Kind != events.KindJob {
@@ -111,7 +111,7 @@ func (j *shownJob) reach(l *projector.Ledger) (status perstack.CheckpointStatus)
 	return status
 }
 
-// says sets the facts that the job itself states.
+// says sets the facts in the job itself.
 func (j *shownJob) says(said perstack.Job, l *projector.Ledger) {
 	j.Stored, j.Status, j.Expert, j.MaxSteps = true, said.Status, said.CoordinatorExpertKey, said.MaxSteps
 	j.Steps, j.FinishedAt = max(j.Steps, said.TotalSteps), events.Timestamp(l.Text("finishedAt"))
