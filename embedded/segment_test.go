@@ -16,7 +16,6 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
@@ -226,7 +225,7 @@ func TestHalfARollIsFinished(t *testing.T) {
 		"the next one, and not sealed": func(t *testing.T, js jetstream.JetStream, _ string) {
 			last := lastStream(t, js)
 			next := last
-			next.Name = fmt.Sprint("TALLY_", storedir.streamNumber(t, last.Name)+1)
+			next.Name = fmt.Sprint("TALLY_", streamNumber(t, last.Name)+1)
 			next.FirstSeq = closeStream(t, js, last) + 1
 			if _, err := js.CreateStream(t.Context(), next); err != nil {
 				t.Fatal(err)
@@ -310,7 +309,7 @@ func streams(t *testing.T, js jetstream.JetStream) (list []jetstream.StreamConfi
 		t.Fatal(err)
 	}
 	slices.SortFunc(list, func(a, b jetstream.StreamConfig) int {
-		return storedir.streamNumber(t, a.Name) - streamNumber(t, b.Name)
+		return streamNumber(t, a.Name) - streamNumber(t, b.Name)
 	})
 	return list
 }
