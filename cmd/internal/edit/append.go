@@ -408,7 +408,7 @@ type acked struct {
 	Offset     events.Offset `json:"offset"`
 	Durability string        `json:"durability"`
 	Duplicate  bool          `json:"duplicate"`
-	Late       bool          `json:"late,omitempty"` // not in effect: it follows turns that were rewound
+	Stale      bool          `json:"stale,omitempty"` // not in effect: it follows turns that were rewound
 }
 
 func (p *appender) print(ctx context.Context, e events.Event, void bool, ack log.Ack) error {

@@ -149,7 +149,7 @@ func (r *reader) bounds(ctx context.Context, s *projector.Outline, text string) 
 type logged struct {
 	Offset   events.Offset `json:"offset"`
 	Recorded string        `json:"recorded,omitempty"`
-	State    string        `json:"state,omitempty"` // live, rewound, rewind, late or void; purged for a document; absent with --all-sessions and -f
+	State    string        `json:"state,omitempty"` // live, rewound, rewind, stale or rejected; purged for a document; absent with --all-sessions and -f
 	Reason   string        `json:"reason,omitempty"`
 	Damaged  string        `json:"damaged,omitempty"`
 	Event    events.Raw    `json:"event,omitempty"` // as CloudEvents JSON
@@ -245,19 +245,19 @@ func (r *reader) print(ctx context.Context, list *cli.List, format cli.Format, r
 	return list.Add(logged{Offset: rec.Offset, Recorded: rec.Recorded.UTC().Format(time.RFC3339Nano), State: state, Reason: reason, Event: event})
 }
 
-var marks = map[string]byte{"live": '*', "rewound": 'x', "rewind": '<', "late": '!', "void": '!'}
+var marks = map[string]byte{"live": '*', "rewound": 'x', "rewind": '<', "stale": '!', "rejected": '!'}
 
 // stateOf returns the state of a record in its session, and the reason.
 func stateOf(l *projector.Ledger, live bool, rec events.Record) (state, reason string) {
 	for _, v := range l.Rejected {
 		if v.Offset == rec.Offset {
-			return "void", v.Reason
+			return "rejected", v.Reason
 		}
 	}
 	for _, at := range l.Stale {
 		if at == rec.Offset {
 			seen, _ := rec.Basis()
-			return "late", "its producer had seen " + seen.String() + ", which is not in effect any more"
+			return "stale", "its producer had seen " + seen.String() + ", which is not in effect any more"
 		}
 	}
 	switch {
@@ -277,7 +277,7 @@ func (r *reader) paint(state, line string) string {
 		return style.Dim(line)
 	case "rewind":
 		return style.Cyan(line)
-	case "late", "void":
+	case "stale", "rejected":
 		return style.Yellow(line)
 	}
 	return line

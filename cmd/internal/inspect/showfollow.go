@@ -21,7 +21,7 @@ type followedTurn struct {
 	Thread string `json:"thread"`
 	Number int    `json:"number,omitempty"` // number in its thread, from 1; absent if the turn is not in effect
 	projector.Turn
-	State string `json:"state,omitempty"` // late or void if the turn is not in effect
+	State string `json:"state,omitempty"` // stale or rejected if the turn is not in effect
 }
 
 // followedMove is a rewind, a truncation or a replacement in show -f -o jsonl.
@@ -92,9 +92,9 @@ func (f *follower) show(ctx context.Context, fact projector.Fact) error {
 	state := ""
 	switch l := o.Ledger(); {
 	case slices.Contains(o.Stale(), fact.Offset):
-		state = "late"
+		state = "stale"
 	case slices.ContainsFunc(l.Rejected, func(v projector.Rejected) bool { return v.Offset == fact.Offset }):
-		state = "void"
+		state = "rejected"
 	}
 	switch p := fact.Payload.(type) {
 	case *events.SessionRewound:
