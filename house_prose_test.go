@@ -18,13 +18,13 @@ var dialect = []struct {
 	pattern *regexp.Regexp
 	allowed int
 }{
-	{regexp.MustCompile(`[Ww]hoever`), 25},
-	{regexp.MustCompile(`\b(to|for|of|by) who\b`), 6},
-	{regexp.MustCompile(`is none\b`), 10},
-	{regexp.MustCompile(`\bgives\b`), 50},
-	{regexp.MustCompile(`\banew\b`), 22},
+	{regexp.MustCompile(`[Ww]hoever`), 0},
+	{regexp.MustCompile(`\b(to|for|of|by) who\b`), 0},
+	{regexp.MustCompile(`is none\b`), 0},
+	{regexp.MustCompile(`\bgives\b`), 0},
+	{regexp.MustCompile(`\banew\b`), 0},
 	{regexp.MustCompile(`comes? to stand`), 0},
-	{regexp.MustCompile(`\b[Ww]hat (is|was|there|has)\b`), 130},
+	{regexp.MustCompile(`\b[Ww]hat (is|was|there|has)\b`), 60},
 }
 
 // dialectSlack is how far an allowed number may lie above the count before it has to be lowered.
@@ -51,7 +51,7 @@ func TestProse(t *testing.T) {
 				n, d.pattern, d.allowed, strings.Join(hits[i][:min(n, dialectListed)], "\n\t"))
 		}
 		if d.allowed > n+dialectSlack {
-			t.Logf("%d lines match %s, allowed are %d: write %d in the table", n, d.pattern, d.allowed, n)
+			t.Errorf("%d lines match %s, allowed are %d: write %d in the table", n, d.pattern, d.allowed, n)
 		}
 	}
 }

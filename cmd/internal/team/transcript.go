@@ -170,7 +170,7 @@ func (r *reader) sessions(ctx context.Context, project string) ([]tavern.StoredS
 	}
 	list, err := r.from.Sessions(ctx, dir)
 	if len(list) == 0 && err == nil {
-		err = &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("Claude Code has no session of %s", dir), Hint: cmdutil.Program() + " transcript ls lists its projects."}
+		err = &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("no session of %s in the files of Claude Code", dir), Hint: cmdutil.Program() + " transcript ls lists its projects."}
 	}
 	return list, err
 }
