@@ -83,7 +83,7 @@ func TestWorkLine(t *testing.T) {
 			p.run(0, `{"n": 1.0}`, "queue", "add", "q", "--whole", "--id", "a")
 			p.run(0, "", "queue", "work", "q", "--once", "--worker", "w", "--", "sh", "-c", `cat > a.in; echo "{\"did\":\"$TALLY_QUEUE $TALLY_ITEM $TALLY_ATTEMPT\"}"`)
 			got := p.item("a")
-			result, _ := got.Tries[0].Result.(map[string]any)
+			result, _ := got.History[0].Result.(map[string]any)
 			if in, err := os.ReadFile(filepath.Join(p.dir, "a.in")); got.State != "done" || result["did"] != "q a 1" || string(in) != `{"n": 1.0}` {
 				t.Errorf("%+v; it read %q, %v", got, in, err)
 			}
@@ -91,7 +91,7 @@ func TestWorkLine(t *testing.T) {
 		p.t.Run("D-46 the lease is renewed while the process lives", func(t *testing.T) {
 			p.run(0, "x", "queue", "add", "q", "--whole", "--id", "long")
 			p.run(0, "", "queue", "work", "q", "--once", "--worker", "w", "--", "sleep", "1")
-			if got := p.item("long"); got.State != "done" || len(got.Tries) != 1 {
+			if got := p.item("long"); got.State != "done" || len(got.History) != 1 {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -110,7 +110,7 @@ func TestWorkLine(t *testing.T) {
 			p.run(0, "", "queue", "work", "q", "--once", "--worker", "third", "--", "true")
 			got := p.item("dies")
 			var tries []string
-			for _, try := range got.Tries {
+			for _, try := range got.History {
 				tries = append(tries, try.Worker+" "+try.Outcome)
 			}
 			if all := strings.Join(tries, ", "); got.State != "done" || all != "first failed, second lost, third completed" {

@@ -128,7 +128,7 @@ func TestProducerInAnotherLanguage(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := foldedBy(t, "--store", reference)
-	if !strings.Contains(want, `"late"`) || !strings.Contains(want, `"content":"again"`) && !strings.Contains(want, `"content": "again"`) {
+	if !strings.Contains(want, `"stale"`) || !strings.Contains(want, `"content":"again"`) && !strings.Contains(want, `"content": "again"`) {
 		t.Fatalf("the session is not as it was meant:\n%s", want)
 	}
 

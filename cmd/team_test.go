@@ -23,20 +23,20 @@ import (
 
 // doneLine is a row of queue work or inbox run.
 type doneLine struct {
-	ID, Outcome string
-	Attempt     int
-	Fence, Late uint64
+	ID, Outcome  string
+	Attempt      int
+	Fence, Stale uint64
 }
 
 // itemLine is an item as queue shows it.
 type itemLine struct {
 	ID, State, Worker string
 	Attempts          int
-	Tries             []struct {
+	History           []struct {
 		Attempt                int
 		Worker, Outcome, Error string
 		Result                 any
-		Late                   []struct {
+		Stale                  []struct {
 			Outcome string
 			Result  any
 		}
@@ -176,7 +176,7 @@ func TestKillWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	item := itemOf(t, store, "q", "killed")
-	if item.State != "done" || len(item.Tries) != 2 || item.Tries[0].Outcome != "lost" || item.Tries[1].Result != "done" {
+	if item.State != "done" || len(item.History) != 2 || item.History[0].Outcome != "lost" || item.History[1].Result != "done" {
 		t.Errorf("the item is %+v", item)
 	}
 
@@ -189,7 +189,7 @@ func TestKillWorker(t *testing.T) {
 	if code := other.end(t, syscall.SIGINT); code != 130 {
 		t.Errorf("interrupted, its exit code is %d:\n%s", code, other.errw)
 	}
-	if item := itemOf(t, store, "q", "interrupted"); item.State != "ready" || item.Attempts != 0 || item.Tries[0].Outcome != "released" {
+	if item := itemOf(t, store, "q", "interrupted"); item.State != "ready" || item.Attempts != 0 || item.History[0].Outcome != "released" {
 		t.Errorf("the item of an interrupted worker is %+v", item)
 	}
 	var pid int
@@ -225,12 +225,12 @@ func TestKillStoppedWorker(t *testing.T) {
 		if err := slow.Process.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		if l := slow.next(t); l.ID != id || l.Outcome != "late" || l.Late == 0 {
+		if l := slow.next(t); l.ID != id || l.Outcome != "stale" || l.Stale == 0 {
 			t.Fatalf("trial %d: the slow worker says %+v", n, l)
 		}
 		item := itemOf(t, store, "q", id)
-		if item.State != "done" || len(item.Tries) != 2 || item.Tries[1].Worker != "fast" || item.Tries[1].Result != "fast" ||
-			len(item.Tries[0].Late) != 1 || item.Tries[0].Late[0].Result != "slow" {
+		if item.State != "done" || len(item.History) != 2 || item.History[1].Worker != "fast" || item.History[1].Result != "fast" ||
+			len(item.History[0].Stale) != 1 || item.History[0].Stale[0].Result != "slow" {
 			t.Fatalf("trial %d: the item is %+v", n, item)
 		}
 	}
@@ -282,7 +282,7 @@ func TestKillOwnerUnderWork(t *testing.T) {
 				}
 				if l.Outcome == "completed" {
 					completed[l.ID]++
-				} else if l.Outcome != "late" && l.Outcome != "lost" {
+				} else if l.Outcome != "stale" && l.Outcome != "lost" {
 					t.Errorf("an item is %+v", l)
 				}
 			case <-time.After(10 * time.Millisecond):

@@ -157,7 +157,7 @@ func (c *Catalog) storeDocument(ctx context.Context, d *document) error {
 }
 
 // documentColumns are in the order of columns.
-const documentColumns = `namespace, kind, id, title, content_type, bytes, sha256, owner, layer, expires_at, links, revisions, void,
+const documentColumns = `namespace, kind, id, title, content_type, bytes, sha256, owner, layer, expires_at, links, revisions, rejected,
 	deleted, reason, renamed_to, first_offset, head_offset, updated_at`
 
 // columns returns pointers to the stored columns of a document.

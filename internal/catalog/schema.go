@@ -17,7 +17,7 @@ const (
 // describe a session.
 var catalogForm = form{
 	view:    "catalog",
-	version: 9,
+	version: 10,
 	tables:  []string{"sessions", "state", "marks", "runs", "costs", "documents", "links", "responses", "progress"},
 	schema: responsesSchema + progressSchema + `
 CREATE TABLE sessions{set}(
@@ -26,7 +26,7 @@ CREATE TABLE sessions{set}(
 	goal TEXT NOT NULL, opening TEXT NOT NULL,
 	created_at TEXT NOT NULL, last_at TEXT NOT NULL,
 	turns INTEGER NOT NULL, total_turns INTEGER NOT NULL, runs INTEGER NOT NULL, rewinds INTEGER NOT NULL,
-	records INTEGER NOT NULL, late INTEGER NOT NULL, void INTEGER NOT NULL,
+	records INTEGER NOT NULL, stale INTEGER NOT NULL, rejected INTEGER NOT NULL,
 	usd TEXT NOT NULL, usd_real REAL NOT NULL, costs INTEGER NOT NULL,
 	input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL,
 	cache_read_tokens INTEGER NOT NULL, cache_write_tokens INTEGER NOT NULL,
@@ -56,7 +56,7 @@ CREATE TABLE costs{set}(
 CREATE TABLE documents{set}(
 	namespace TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, title TEXT NOT NULL, content_type TEXT NOT NULL,
 	bytes INTEGER NOT NULL, sha256 TEXT NOT NULL, owner TEXT NOT NULL, layer TEXT NOT NULL, expires_at TEXT NOT NULL,
-	links INTEGER NOT NULL, revisions INTEGER NOT NULL, void INTEGER NOT NULL,
+	links INTEGER NOT NULL, revisions INTEGER NOT NULL, rejected INTEGER NOT NULL,
 	deleted INTEGER NOT NULL, reason TEXT NOT NULL, renamed_to TEXT NOT NULL,
 	first_offset INTEGER NOT NULL, head_offset INTEGER NOT NULL, updated_at TEXT NOT NULL,
 	PRIMARY KEY(namespace, kind, id), UNIQUE(namespace, kind, head_offset)) WITHOUT ROWID;
@@ -107,7 +107,7 @@ func (s *Session) About() string { return cmp.Or(s.Title, s.Goal, s.Opening) }
 
 // sessionColumns are in the order of columns.
 const sessionColumns = `namespace, id, kind, title, status, project, cwd, goal, opening, created_at, last_at,
-	turns, total_turns, runs, rewinds, records, late, void,
+	turns, total_turns, runs, rewinds, records, stale, rejected,
 	usd, usd_real, costs, input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens,
 	parent, fork_session, fork_offset, first_offset, head_offset, live,
 	steps, reached, total_tokens, finished_at, raw_offset, models`

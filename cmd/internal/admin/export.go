@@ -40,7 +40,7 @@ func newExport(a *cmdutil.App) *cobra.Command {
 A page has the turns in effect, with reasoning and tool calls folded, the runs and
 the costs. All content is shown as text, control and invisible characters included.
 Images and files are named, not shown. --at shows the session as of a position.
---rewound also shows turns that were rewound, late or replaced, and the rewinds.
+--rewound also shows turns that were rewound, stale or replaced, and the rewinds.
 Without -C, the page of one session goes to standard output.
 
 Files of a layout are rendered from the log. Imported files come out byte for byte. If
@@ -80,7 +80,7 @@ as DIR.`,
 	cmd.Flags().Var(cli.OneOf(&x.format, "form", slices.Concat([]string{markdown, html}, known)...), "format", "pages, markdown or html, or a layout: "+cmdutil.Or(known)+"; default the format that a session came from")
 	cmd.Flags().BoolVar(&x.redact, "redact", false, "with --format "+cmdutil.Or(redacting())+", leave out text by people and models")
 	cmd.Flags().StringVar(&x.at, "at", "", "position, for the page of one session; default head")
-	cmd.Flags().BoolVar(&x.rewound, "rewound", false, "with pages, also turns that were rewound, late or replaced, and the rewinds")
+	cmd.Flags().BoolVar(&x.rewound, "rewound", false, "with pages, also turns that were rewound, stale or replaced, and the rewinds")
 	cmd.Flags().StringVarP(&x.dir, "dir", "C", "", "folder to write to")
 	cmd.Flags().VarP(summaryOrDir{a.Format.Flag(), &x.dir}, "output", "o", "format of the summary: text, json or jsonl")
 	return cmd

@@ -78,7 +78,7 @@ leaves no trace in it.`,
 	cmd.Flags().StringVar(&v.Thread, "thread", "", "only this thread")
 	cmd.Flags().IntVar(&v.Last, "last", 0, "only this number of turns from the end of each thread; default all")
 	cmd.Flags().BoolVarP(&v.Follow, "follow", "f", false, "wait for new turns, until interrupted")
-	cmd.Flags().BoolVar(&v.All, "all", false, "also turns that are not in effect: rewound, late, replaced")
+	cmd.Flags().BoolVar(&v.All, "all", false, "also turns that are not in effect: rewound, stale, replaced")
 	cmd.Flags().BoolVar(&v.Raw, "raw", false, "only print the bytes of the turns, as the producer wrote them")
 	cmd.Flags().StringVar(&v.Run, "run", "", "show the result of the run with this id")
 	cmd.Flags().Int64Var(&step, "step", 0, "with --run of a job: show one step")

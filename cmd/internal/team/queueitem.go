@@ -123,7 +123,7 @@ func (w *worker) report(ctx context.Context, h *held, row *worked, outcome strin
 	row.Outcome = outcome
 	err := h.with(ctx, func(_ *tally.Store, c *tavern.Claim) error { return end(c) })
 	if !w.store.isStored(err) {
-		w.fenced(row, "late", err)
+		w.fenced(row, "stale", err)
 	}
 }
 
@@ -135,7 +135,7 @@ func (w *worker) fenced(row *worked, outcome string, err error) {
 		row.err = err
 		return
 	}
-	row.Outcome, row.Error, row.Late = outcome, fenced.Error(), fenced.Stale
+	row.Outcome, row.Error, row.Stale = outcome, fenced.Error(), fenced.Stale
 }
 
 // maxResult is the maximum size of a result.

@@ -177,10 +177,10 @@ type itemRow struct {
 	Outcome   string           `json:"outcome,omitempty"`
 	Error     string           `json:"error,omitempty"`
 	Body      events.Raw       `json:"body,omitempty"`
-	Text      string           `json:"text,omitempty"`  // if the item is not JSON
-	Bytes     []byte           `json:"bytes,omitempty"` // if the item is not text
-	Tries     []attemptRow     `json:"tries,omitempty"`
-	Next      string           `json:"next,omitempty"` // in the last row of a page: the value of --after for the next page
+	Text      string           `json:"text,omitempty"`    // if the item is not JSON
+	Bytes     []byte           `json:"bytes,omitempty"`   // if the item is not text
+	History   []attemptRow     `json:"history,omitempty"` // each attempt, oldest first
+	Next      string           `json:"next,omitempty"`    // in the last row of a page: the value of --after for the next page
 }
 
 // attemptRow is an attempt at an item.
@@ -192,11 +192,11 @@ type attemptRow struct {
 	Outcome string           `json:"outcome,omitempty"`
 	Error   string           `json:"error,omitempty"`
 	Result  events.Raw       `json:"result,omitempty"`
-	Late    []lateRow        `json:"late,omitempty"`
+	Stale   []staleRow       `json:"stale,omitempty"`
 }
 
-// lateRow is a report that came after another worker had claimed the item.
-type lateRow struct {
+// staleRow is a report that came after another worker had claimed the item.
+type staleRow struct {
 	Offset  events.Offset `json:"offset"`
 	Outcome string        `json:"outcome"`
 	Result  events.Raw    `json:"result,omitempty"`
@@ -219,9 +219,9 @@ func itemOf(s tavern.ItemStatus) itemRow {
 	for _, t := range s.History {
 		attempt := attemptRow{Attempt: t.Number, Worker: t.Worker, Fence: t.Fence, Time: events.TimestampOf(t.At), Outcome: t.Outcome, Error: t.Error, Result: t.Result}
 		for _, l := range t.Stale {
-			attempt.Late = append(attempt.Late, lateRow{l.At, l.Outcome, l.Result})
+			attempt.Stale = append(attempt.Stale, staleRow{l.At, l.Outcome, l.Result})
 		}
-		row.Tries = append(row.Tries, attempt)
+		row.History = append(row.History, attempt)
 	}
 	return row
 }

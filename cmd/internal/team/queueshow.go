@@ -55,8 +55,8 @@ func (r itemRow) now() string {
 		if r.ExpiresAt != "" && r.State == string(tavern.ItemDead) && (r.Outcome == "" || r.Outcome == projector.OutcomeExpired) {
 			return "expired " + minute(r.ExpiresAt)
 		}
-		if n := len(r.Tries); n > 0 {
-			return r.Tries[n-1].Error
+		if n := len(r.History); n > 0 {
+			return r.History[n-1].Error
 		}
 		return r.Error
 	}
@@ -109,7 +109,7 @@ func (v *queueView) item(r itemRow) error {
 	for _, line := range render.Wrap(r.text(), width-2) {
 		fmt.Fprintln(v.app.Out, "  "+line)
 	}
-	for _, t := range r.Tries {
+	for _, t := range r.History {
 		for _, line := range t.lines() {
 			if _, err := fmt.Fprintln(v.app.Out, strings.Join(render.Wrap(line, width), "\n")); err != nil {
 				return err
@@ -132,8 +132,8 @@ func (t attemptRow) lines() []string {
 		text += ": " + short(t.Result)
 	}
 	list := []string{text}
-	for _, l := range t.Late {
-		list = append(list, fmt.Sprintf("    too late, at %v: %s %s", l.Offset, l.Outcome, short(l.Result)))
+	for _, l := range t.Stale {
+		list = append(list, fmt.Sprintf("    stale, at %v: %s %s", l.Offset, l.Outcome, short(l.Result)))
 	}
 	return list
 }

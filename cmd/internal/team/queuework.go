@@ -38,7 +38,7 @@ error. A failed item is tried again until its attempts are used up.
 
 The claim is renewed while the command runs. If tally is killed, or pauses for longer than
 the queue's lease, another worker gets the item. The command here is then told to end, and
-its report is stored as late, without effect.
+its report is stored as stale, without effect.
 
 The item is only input: tally runs the command after --, and nothing else. A script that
 puts an item into a command line lets its producer choose the options of that program.
@@ -88,11 +88,11 @@ type worked struct {
 	ID      string        `json:"id"`
 	Attempt int           `json:"attempt"`
 	Fence   events.Offset `json:"fence"`
-	Outcome string        `json:"outcome"` // completed, failed, released, lost or late
+	Outcome string        `json:"outcome"` // completed, failed, released, lost or stale
 	Exit    int           `json:"exit"`
 	Signal  string        `json:"signal,omitempty"`
 	Error   string        `json:"error,omitempty"`
-	Late    events.Offset `json:"late,omitempty"` // of the report that came too late
+	Stale   events.Offset `json:"stale,omitempty"` // of the report, if another worker had the item by then
 	Seconds float64       `json:"seconds"`
 
 	err error // ends queue work
