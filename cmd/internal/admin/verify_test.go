@@ -33,7 +33,7 @@ func TestUnsettled(t *testing.T) {
 	}{
 		"at once": {0, ""},
 		"soon":    {time.Second, ""},
-		"never":   {time.Hour, "it goes to @9, and only what is up to @3 is durable"},
+		"never":   {time.Hour, "it ends at @9, but is durable only up to @3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
