@@ -60,7 +60,7 @@ func mustReadRights(t *testing.T) (rights []right) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(text), "### Who may do what")
+	_, table, _ := strings.Cut(string(text), "### Permissions")
 	_, table, _ = strings.Cut(table, "|---|---|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	for line := range strings.Lines(table) {
@@ -69,7 +69,7 @@ func mustReadRights(t *testing.T) (rights []right) {
 			t.Fatalf("a row with %d cells: %s", len(cells), line)
 		}
 		r := right{strings.Split(cells[0], "`")[1], strings.TrimSpace(cells[1]), strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3])}
-		if strings.Contains(cells[0], "what is not above") {
+		if strings.Contains(cells[0], "all others") {
 			for _, verb := range apiVerbs {
 				if !slices.ContainsFunc(rights, func(have right) bool { return server.SubjectsCollide(have.subject, verb) }) {
 					rights = append(rights, right{verb, r.owner, r.attached, r.user})

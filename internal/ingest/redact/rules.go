@@ -217,7 +217,7 @@ func general() []*ruleDef {
 	const value = `([A-Za-z0-9._~+/=-]{16,})`
 	return []*ruleDef{
 		detector("private-key", "private keys in PEM, OpenSSH's and PGP's too", "https://www.rfc-editor.org/rfc/rfc7468", privateKey,
-			"from `-----BEGIN ... PRIVATE KEY-----` (or `... BLOCK-----`) through its END, or, if that is missing, to the end of what is base64", "-----begin "),
+			"from `-----BEGIN ... PRIVATE KEY-----` (or `... BLOCK-----`) through its END, or, if that is missing, to the end of the base64 text", "-----begin "),
 		detector("jwt", "JSON Web Tokens", "https://www.rfc-editor.org/rfc/rfc7519", jsonWebToken,
 			"three or five parts of base64url with dots between; the first is a JSON object that has `alg`", "eyJ"),
 		tokens("authorization", "headers with a bearer token", "https://www.rfc-editor.org/rfc/rfc6750", mixed,
