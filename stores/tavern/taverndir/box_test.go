@@ -68,7 +68,7 @@ func TestBoxes(t *testing.T) {
 		t.Errorf("one more: %+v", r)
 	}
 	write(t, dir, map[string]string{"queues/build/items/000000000001-i1.json": `{"id":"i1","turn":"z"}` + "\n"})
-	if r := imported(t, again, dir, layouts.ImportOptions{}); r.Events != 0 || len(r.Refused) != 1 || !strings.Contains(r.Problems[0].Reason, "number 1") {
+	if r := imported(t, again, dir, layouts.ImportOptions{}); r.Events != 0 || len(r.Refused) != 1 || !strings.Contains(r.Problems[0].Reason, "turn 1") {
 		t.Errorf("another one: %+v", r)
 	}
 }
