@@ -54,7 +54,7 @@ func TestEveryStateOfAStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { lock.Close() })
-		}, []int{7, 7, 7, 7, 7}, `another process owns the store in .*/store, and where it serves it is not known: owner.json cannot be read`, true},
+		}, []int{7, 7, 7, 7, 7}, `another process owns the store in .*/store, and its address is unknown: owner.json cannot be read`, true},
 		{"newer", func(t *testing.T, dir string) {
 			copied(t, dir)
 			put(t, filepath.Join(dir, "mark"), `{"version":2}`)
