@@ -137,11 +137,11 @@ var ofToday = regexp.MustCompile(`20(2[6-9]-1[0-2]|2[7-9]-\d\d|[3-9]\d-\d\d)-\d\
 var aBackup = regexp.MustCompile(`20\d{6}T\d{6}\.\d{3}Z: [\d.]+ KB, [\d.]+ KB new`)
 
 // progress finds lines that only a command that takes longer prints.
-var progress = regexp.MustCompile(`(?m)^reading: .*\n`)
+var progress = regexp.MustCompile(`(?m)^(reading: .*|stopping; once more to stop at once)\n`)
 
 // Files of several agents are read at once: which line comes first is not known.
 var (
-	ofAgents = regexp.MustCompile(`^tally (show|log) (claude|codex)`)
+	ofAgents = regexp.MustCompile(`^tally (show (claude|codex|last)|log (claude|codex))`)
 	anOffset = regexp.MustCompile(`@\d+ *`)
 )
 
@@ -188,7 +188,7 @@ func (w *watcher) end(t *testing.T) {
 		t.Error(err)
 	}
 	_ = w.cmd.Wait() // 130
-	w.said = w.out.String()
+	w.said = progress.ReplaceAllString(w.out.String(), "")
 }
 
 // growing is an output that is looked at while it is written.
