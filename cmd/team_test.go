@@ -138,7 +138,7 @@ func enqueue(t *testing.T, store, queue string, args ...string) {
 
 func itemOf(t *testing.T, store, queue, id string) itemLine {
 	t.Helper()
-	list := jsonLines[itemLine](t, strings.NewReader(output(t, nil, store, "tally", "queue", "ls", queue, id, "-o", "jsonl")))
+	list := jsonLines[itemLine](t, strings.NewReader(output(t, nil, store, "tally", "queue", "show", queue, id, "-o", "jsonl")))
 	if len(list) != 1 {
 		t.Fatalf("%d items are %s", len(list), id)
 	}
