@@ -164,7 +164,7 @@ func (d *deaf) mustConnect(c *cluster) *nats.Conn {
 // each kind was without an acknowledgement is logged.
 func TestClusterSilence(t *testing.T) {
 	testkit.Long(t)
-	testkit.OnlyFull(t, "TestClusterLosesNothing has a cluster; TestBatchIsSentAgain sends again what was not answered")
+	testkit.OnlyFull(t, "TestClusterLosesNothing has a cluster; TestAtomicIsSentAgain sends again what was not answered")
 	testkit.NotUnderRace(t) // the servers are other processes, and the log's part runs there elsewhere
 	t.Run("B-33 beside raw nats.go", func(t *testing.T) {
 		home(t, nil)

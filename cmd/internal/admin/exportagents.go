@@ -67,7 +67,7 @@ func lack(f ingest.Kept) string {
 	return strings.Join(parts, "; ")
 }
 
-// RootFiles implements layouts.Renderer. There are none.
+// RootFiles implements layouts.Renderer. It yields no file.
 func (agentForm) RootFiles(context.Context, layouts.Source, string) iter.Seq2[layouts.File, error] {
 	return func(func(layouts.File, error) bool) {}
 }

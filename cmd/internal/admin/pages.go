@@ -61,7 +61,7 @@ func (p pages) costs(s *projector.Session) []string {
 	return append([]string{}, sums.Of("").Words()...)
 }
 
-// RootFiles implements layouts.Renderer. There are none.
+// RootFiles implements layouts.Renderer. It yields no file.
 func (pages) RootFiles(context.Context, layouts.Source, string) iter.Seq2[layouts.File, error] {
 	return func(func(layouts.File, error) bool) {}
 }

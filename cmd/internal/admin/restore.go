@@ -104,8 +104,8 @@ func (r *restored) open(ctx context.Context, a *cmdutil.App, c config.Config, st
 	return errors.Join(err, srv.Close())
 }
 
-// report prints what was restored. The backup may come from a store with undetected damage, and then has less than
-// expected. That sets the exit code.
+// report prints the result of a restore. The backed-up store may have had damage that nobody had met. If the restored log
+// lacks records because of it, report returns an error with the exit code of damage.
 func (r *restored) report(a *cmdutil.App, m backup.Manifest) error {
 	less := r.Head < r.Durable || r.Lost > m.Lost
 	var err error

@@ -140,7 +140,7 @@ func openBelow(roots []string, name string) (*os.File, error) {
 	return nil, fs.ErrNotExist
 }
 
-// comparing is a writer that compares what is written with the content of a file.
+// comparing is a writer that compares the written bytes with the content of a file.
 type comparing struct {
 	file io.Reader
 	at   int64 // number of equal bytes

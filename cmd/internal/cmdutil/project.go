@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// ViewNames returns the arguments, or the names of all views if there are none.
+// ViewNames returns the arguments, or the names of all views without arguments.
 func ViewNames(args []string) []string {
 	if len(args) > 0 {
 		return slices.Clone(args)

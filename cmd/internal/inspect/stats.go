@@ -91,7 +91,7 @@ func dayFlag(name, text string, zone cmdutil.Zone) (string, error) {
 	return zone.Day(at), nil
 }
 
-// statsQuery selects what is counted. Zero fields select everything.
+// statsQuery selects the turns and costs to count. A zero field selects all.
 type statsQuery struct {
 	by, since, until, session string
 	zone                      cmdutil.Zone

@@ -73,7 +73,7 @@ func (u Usage) prompt() int64 { return u.Tokens.Total() - u.Tokens.Output }
 
 // Cost is the cost of a usage at list prices.
 type Cost struct {
-	USD   events.Amount // sum of the parts with a price; "" if there are none
+	USD   events.Amount // sum of the parts with a price; "" if no part has one
 	Part  bool          // other parts have no price, so the whole costs more than USD
 	Price *Price        // price that was used; nil if the table has none for the usage
 }

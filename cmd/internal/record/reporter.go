@@ -322,7 +322,7 @@ const (
 	settled = time.Second
 )
 
-// follow prints changes until it is stopped. It sleeps while there are none, as a watch does most of the day.
+// follow prints changes until it is stopped. It sleeps between changes, as a watch does most of the day.
 func (t *reporter) follow(f *following) (stop func()) {
 	t.mu.Lock()
 	t.appended = time.Now()

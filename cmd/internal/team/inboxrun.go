@@ -176,7 +176,7 @@ func (t *runner) next(ctx context.Context) (found *letters, err error) {
 	return found, err
 }
 
-// behind returns the first messages after an offset, nil if there are none.
+// behind returns the first messages after an offset, or nil.
 func (t *runner) behind(ctx context.Context, st *tally.Store, in *tavern.Inbox, cursor events.Offset) (*letters, error) {
 	list, _, err := in.List(ctx, tavern.Page{After: cursor, Limit: 1})
 	if err != nil || len(list) == 0 {

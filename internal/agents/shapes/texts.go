@@ -172,7 +172,7 @@ func (h heard) news(at spot, raw json.RawMessage) bool {
 	return is
 }
 
-// rest returns the untaken members with unknown texts, as an object; nil if there are none.
+// rest returns the untaken members with unknown texts, as an object, or nil.
 func (o *Object) rest(h heard) []byte {
 	var out []byte
 	for i, m := range o.Members {

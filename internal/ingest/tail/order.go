@@ -98,7 +98,7 @@ func (f *file) isUnread(t *Tailer) bool {
 	return f.read != f.now || f.queue != nil || f.parked || f.rewriting || f.atEnd || t.torn[f] || t.behind[f] || t.packedFile == f
 }
 
-// letOn queues the files that no longer wait for others. It returns false if there are none.
+// letOn queues the files that no longer wait for others. It returns false if it queues no file.
 func (t *Tailer) letOn() (isAny bool) {
 	for f := range maps.Clone(t.behind) {
 		if !t.isBehind(f) {

@@ -288,7 +288,7 @@ func (t *Tailer) fit(f *file, p *pieces) bool {
 	return false
 }
 
-// batch makes a batch of the lines, or returns nil if there are none.
+// batch makes a batch of the lines, or returns nil without lines.
 func (t *Tailer) batch(f *file, p *pieces, before []byte, isEnd bool) *Batch {
 	used := 0
 	if n := len(p.list); n > 0 {
