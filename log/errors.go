@@ -197,6 +197,19 @@ var errOtherStream = fmt.Errorf("%w: the subject is another stream's", ErrUnavai
 // be.
 var errInProcess = fmt.Errorf("%w: the message is being stored", ErrBusy)
 
+// errSentAgain says that a publication was sent twice and that only the answer to the second one came, a refusal. The
+// server may have stored the first one: it compares the expectation of a message before its id, and the first message
+// moved the subject.
+var errSentAgain = fmt.Errorf("%w: it was sent again", ErrUnknown)
+
+// sentAgain returns the error of a publication whose second sending was refused.
+func sentAgain(refusal error) error {
+	if conflict, ok := errors.AsType[*ConflictError](refusal); ok {
+		return fmt.Errorf("%w, and the subject was at %v by then", errSentAgain, conflict.Have)
+	}
+	return fmt.Errorf("%w: %v", errSentAgain, refusal)
+}
+
 func isNotFound(err error) bool { return errors.Is(err, ErrNotFound) }
 
 // Error codes of the server that a log handles.

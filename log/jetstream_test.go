@@ -3,9 +3,11 @@ package log_test
 import (
 	"fmt"
 	"iter"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -105,5 +107,58 @@ func TestLargeRecords(t *testing.T) {
 		if !slices.Equal(got, sizes) {
 			t.Errorf("%s gives records of %d bytes, want %d", name, got, sizes)
 		}
+	}
+}
+
+// heldConn is a connection on which nothing arrives while a test holds it.
+type heldConn struct {
+	net.Conn
+	held *sync.RWMutex
+}
+
+func (c heldConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.held.RLock()
+	defer c.held.RUnlock()
+	return n, err
+}
+
+// holding makes in-process connections that a test holds.
+type holding struct {
+	*server.Server
+	held sync.RWMutex
+}
+
+func (h *holding) InProcessConn() (net.Conn, error) {
+	nc, err := h.Server.InProcessConn()
+	return heldConn{nc, &h.held}, err
+}
+
+// An append is sent again if the answer is late. The server refuses the second message if the append expects an
+// offset, as the first message is stored by then. The append finds its events and succeeds.
+func TestLateAnswer(t *testing.T) {
+	for name, n := range map[string]int{"one event": 1, "several events": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &holding{Server: mustServe(t, filepath.Join(t.TempDir(), "js"), nil)}
+			nc, err := nats.Connect("", nats.InProcessServer(h))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(nc.Close)
+			l := mustOpen(t, nc, log.Config{Host: log.Host{Reads: mustDial(t, h.Server)}})
+			sub := events.Session("", "s")
+			mustAppend(t, l, sub, note("first", ""))
+			var evs []events.Event
+			for i := range n {
+				evs = append(evs, note(fmt.Sprintf("e%d", i), ""))
+			}
+			h.held.Lock()
+			time.AfterFunc(2500*time.Millisecond, h.held.Unlock) // a message is sent again after one second, a batch after two
+			ack, err := l.Append(t.Context(), sub, log.At(1), evs...)
+			if err != nil || ack.First != 2 || ack.Last != events.Offset(1+n) {
+				t.Errorf("%+v, %v", ack, err)
+			}
+		})
 	}
 }

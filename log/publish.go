@@ -115,7 +115,7 @@ func (c connSender) request(ctx context.Context, m natswire.Publication) (pubAck
 		if err == nil {
 			ack, err := parseAck(reply.Data)
 			if err != nil && try > 0 {
-				err = fmt.Errorf("%w: it was sent again: %v", ErrUnknown, err) // the first may have been stored
+				err = sentAgain(err)
 			}
 			return ack, err
 		}
@@ -175,7 +175,7 @@ func (c connSender) atomic(ctx context.Context, batch []natswire.Publication) (R
 		case timedOut && ctx.Err() == nil:
 			continue
 		case try > 0 && err != nil && !errors.Is(err, ErrDuplicate):
-			err = fmt.Errorf("%w: it was sent again: %v", ErrUnknown, err) // the first may have been stored
+			err = sentAgain(err)
 		}
 		return receipt, err
 	}

@@ -47,6 +47,12 @@ func (l *Log) store(ctx context.Context, parts ...*appending) ([]Ack, error) {
 			for _, p := range parts {
 				p.look = true
 			}
+		case errors.Is(err, errSentAgain):
+			if acks := l.storedFirst(ctx, parts); acks != nil {
+				return acks, nil
+			}
+			l.doubtful.Store(true)
+			return nil, fmt.Errorf("append to %s: %w", nameOf(parts), err)
 		case errors.Is(err, ErrBusy):
 		case errors.Is(err, ErrConflict):
 			for _, p := range parts {
@@ -65,6 +71,19 @@ func (l *Log) store(ctx context.Context, parts ...*appending) ([]Ack, error) {
 		return nil, fmt.Errorf("append to %s: %w: it was sent before, and no quorum has it yet", nameOf(parts), ErrUnknown)
 	}
 	return nil, fmt.Errorf("append to %s: %w: too much happens there, nothing was written after %d tries", nameOf(parts), ErrUnavailable, maxTries)
+}
+
+// storedFirst returns the Acks of an append that was sent twice if the log has its events, and nil if it does not have
+// them, or cannot tell.
+func (l *Log) storedFirst(ctx context.Context, parts []*appending) []Ack {
+	for _, p := range parts {
+		p.look = true
+	}
+	_, acks, err := l.decideAll(ctx, parts)
+	if err != nil {
+		return nil
+	}
+	return acks
 }
 
 // nameOf returns a name of an append for error texts.
