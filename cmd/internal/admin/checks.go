@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/disk/durable"
@@ -35,8 +36,8 @@ var (
 	storeChecks = []func(*examination){(*examination).directory, (*examination).owned, (*examination).versions, (*examination).log,
 		(*examination).views, (*examination).snapshots, (*examination).leftovers}
 
-	// openChecks need the store open. The commands verify and secrets check print the same results in full.
-	openChecks = []func(*examination, *tally.Store) error{(*examination).verify, (*examination).secrets}
+	// openChecks need the store open. The commands verify, secrets check and tree verify print the same results in full.
+	openChecks = []func(*examination, *tally.Store) error{(*examination).verify, (*examination).secrets, (*examination).trees}
 )
 
 // examine runs all checks that do not open the store.
@@ -181,11 +182,19 @@ func (x *examination) versions() {
 
 func (x *examination) log() {
 	if n := len(x.place.Lost); n > 0 {
-		x.bad("log", cli.Integrity, fmt.Sprintf("%s lost, the first is %v", plain.Count(n, "record")+isAre(n), x.place.Lost[0].Offset),
-			"tally verify lists them; a backup may still have them. The owner has repaired everything that can be repaired")
+		x.lost(n, x.place.Lost[0].Offset)
 		return
 	}
 	x.ok("log", "durable up to %v, no records are known to be lost", x.place.Durable)
+}
+
+// lost reports lost records. The first offset is 0 if no offset is known.
+func (x *examination) lost(n int, first events.Offset) {
+	what := plain.Count(n, "record") + isAre(n) + " lost"
+	if first > 0 {
+		what += fmt.Sprintf(", the first is %v", first)
+	}
+	x.bad("log", cli.Integrity, what, "tally verify lists them; a backup may still have them. The owner has repaired everything that can be repaired")
 }
 
 func isAre(n int) string {

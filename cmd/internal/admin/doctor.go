@@ -58,11 +58,13 @@ that killed processes left. The log itself is not touched. Its owner repairs wha
 can whenever it opens the log, and records that cannot be repaired are listed as lost.
 
 --verify also opens the store, compares all views and snapshots with the log (see
-tally verify), and opens all sealed documents (see tally secrets check).
+tally verify), opens all sealed documents (see tally secrets check), and compares the
+files of trees with the log (see tally tree verify).
 
 The exit code is 0 if there is no problem, else that of the first problem: 2 for the
 configuration or the file of keys, 7 for a store that cannot be used as it is, 8 for a
-store of a newer version, 5 for damage, 3 for a missing key.`,
+store of a newer version, 5 for damage, 3 for a missing key, 6 for a tree that waits for
+a decision.`,
 		Example: cmdutil.Examples("tally doctor", "tally doctor --mend", "tally doctor --verify -o json"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e := examined{Findings: examine(cmd.Context(), a)}
@@ -80,7 +82,7 @@ store of a newer version, 5 for damage, 3 for a missing key.`,
 		},
 	}
 	cmd.Flags().BoolVar(&mend, "mend", false, "rebuild views that cannot be read, and remove leftover files")
-	cmd.Flags().BoolVar(&deep, "verify", false, "also open the store, and compare its views and snapshots with the log")
+	cmd.Flags().BoolVar(&deep, "verify", false, "also open the store, and compare its views, snapshots and trees with the log")
 	return cmd
 }
 

@@ -98,19 +98,32 @@ decision about a mass change, and 7 if appends are refused, as on a full disk.`,
 				} else {
 					_, err = fmt.Fprint(a.Out, s.text(cli.Width(a.Out)))
 				}
-				if err == nil && s.Lost > 0 {
-					err = cli.Silent(cli.Integrity)
-				}
-				if err == nil && cmdutil.Asks(s.Trees) {
-					err = cli.Silent(cli.Conflict)
-				}
-				if err == nil && s.Refused != "" {
-					err = cli.Silent(cli.Unreachable)
+				if code := codeOf(s.findings()); err == nil && code != cli.OK {
+					err = cli.Silent(code)
 				}
 				return err
 			})
 		},
 	}
+}
+
+// findings returns the problems of a status. Doctor reports the same ones.
+func (s status) findings() []finding {
+	x := &examination{}
+	if s.Lost > 0 {
+		first := events.Offset(0)
+		if len(s.Damaged) > 0 {
+			first = s.Damaged[0]
+		}
+		x.lost(s.Lost, first)
+	}
+	for _, t := range s.Trees {
+		x.tree(t)
+	}
+	if s.Refused != "" {
+		x.bad("appends", cli.Unreachable, s.Refused, "")
+	}
+	return slices.DeleteFunc(x.findings, func(f finding) bool { return f.Level != problem })
 }
 
 // ownerOf returns the process that owns a local store, or nil if it is this one.

@@ -124,8 +124,8 @@ decision about a mass change: then the exit code is 6. Nothing is changed.`,
 				if err := printTrees(a, list); err != nil {
 					return err
 				}
-				if cmdutil.Asks(list) {
-					return cli.Silent(cli.Conflict)
+				if code := codeOf((status{Trees: list}).findings()); code != cli.OK {
+					return cli.Silent(code)
 				}
 				return nil
 			})
@@ -243,8 +243,7 @@ and the exit code is 5.`,
 		Example: cmdutil.Examples("tally tree verify", "tally tree verify --tree tavern", "tally tree verify -o json"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return askTree(cmd.Context(), a, *name, keeper.VerbVerify, keeper.Question{}, func(s cmdutil.TreeStatus, said keeper.Answer) error {
-				v := treeVerified{s, append([]layouts.Problem{}, said.Problems...)}
-				var err error
+				v, err := treeVerified{s, append([]layouts.Problem{}, said.Problems...)}, error(nil)
 				switch {
 				case a.Format != cli.Text:
 					err = cli.WriteJSON(a.Out, a.Format, v)
@@ -255,13 +254,54 @@ and the exit code is 5.`,
 						err = printProblems(a, v.Differences)
 					}
 				}
-				if err == nil && len(v.Differences) > 0 {
-					err = cli.Silent(cli.Integrity)
+				x := &examination{}
+				x.compared(v)
+				if code := codeOf(x.findings); err == nil && code != cli.OK {
+					err = cli.Silent(code)
 				}
 				return err
 			})
 		},
 	}
+}
+
+// trees compares the files of each tree with the log.
+func (x *examination) trees(st *tally.Store) error {
+	c, err := x.app.Config()
+	if err != nil {
+		return err
+	}
+	for _, t := range c.Trees {
+		said, err := keeper.Ask(x.ctx, c, t, keeper.VerbVerify, keeper.Question{})
+		s := cmdutil.TreeStatus{Status: said.Status}
+		switch {
+		case isStopped(said):
+			x.tree(s)
+		case errors.Is(err, log.ErrUnavailable):
+			x.ok("tree "+t.Name, "not compared: no process keeps it now; tally tree verify keeps it and compares")
+		case err != nil:
+			return fmt.Errorf("tree %s: %w", t.Name, err)
+		default:
+			x.compared(treeVerified{s, said.Problems})
+		}
+	}
+	return nil
+}
+
+// tree reports a tree that waits for a decision.
+func (x *examination) tree(t cmdutil.TreeStatus) {
+	if t.Asking != "" {
+		x.bad("tree "+t.Name, cli.Conflict, plain.Printable(t.Asking), "tally tree accept stores the changes; tally tree restore undoes them")
+	}
+}
+
+// compared reports the differences between a tree and the log.
+func (x *examination) compared(v treeVerified) {
+	if n := len(v.Differences); n > 0 {
+		x.bad("tree "+v.Name, cli.Integrity, fmt.Sprintf("%s from the log, the first is %s", plain.Count(n, "difference"), plain.Printable(v.Differences[0].String())), "tally tree verify lists them")
+		return
+	}
+	x.ok("tree "+v.Name, "%s as the log has them", plain.Count(v.Files, "file"))
 }
 
 // askTree sends a request about a tree to the owner of the store, which may be this process.

@@ -75,16 +75,6 @@ func (t TreeStatus) String() string {
 	return strings.TrimSuffix(text, ", ")
 }
 
-// Asks reports whether a tree waits for a decision about a mass change.
-func Asks(list []TreeStatus) bool {
-	for _, t := range list {
-		if t.Asking != "" {
-			return true
-		}
-	}
-	return false
-}
-
 // TreeNamed returns the tree with a name. The empty name means the only tree.
 func TreeNamed(c config.Config, name string) (config.Tree, error) {
 	var names []string
