@@ -8,7 +8,7 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 )
 
-// A list of three turns, of which the second was replaced, in logs with more and with fewer turns.
+// Fit adapts a list of three turns, of which the second was replaced, to logs with more and with fewer turns.
 func TestFit(t *testing.T) {
 	items := []events.Item{{Keep: &[2]int{0, 1}}, {Turn: events.Raw(`"new"`)}, {Keep: &[2]int{2, 3}}}
 	fact := agents.Fact{Had: 3, Payload: &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": {Items: items}}, Others: "keep", Reason: "source"}}
@@ -25,10 +25,10 @@ func TestFit(t *testing.T) {
 	}
 	fact.Had = agents.Whole
 	if got := fact.Fit(7); got != fact.Payload {
-		t.Errorf("what is replaced whole is fitted: %+v", got)
+		t.Errorf("a list that is replaced whole was fitted: %+v", got)
 	}
 	if rewound := (agents.Fact{Payload: &events.SessionRewound{}}); rewound.Fit(7) != rewound.Payload {
-		t.Error("a rewind is fitted")
+		t.Error("a rewind was fitted")
 	}
 }
 

@@ -388,7 +388,7 @@ func TestActivityInQuarantine(t *testing.T) {
 func TestActivityOfOddTokens(t *testing.T) {
 	for _, tokens := range []events.Tokens{{Input: -1, Output: 5}, {Output: 1<<53 + 1}, {CacheWrite: -9}} {
 		if isCount(tokens) {
-			t.Errorf("%+v is a count", tokens)
+			t.Errorf("%+v is accepted as a count", tokens)
 		}
 	}
 	if !isCount(events.Tokens{Input: 1 << 53}) {

@@ -114,7 +114,7 @@ func TestBeginningOfThousands(t *testing.T) {
 		t.Fatalf("%d sessions, %v", len(got), err)
 	}
 	if got[0].ID != fmt.Sprintf("run-5%05d", window/2-1) || got[49].ID != fmt.Sprintf("run-5%05d", window/2-50) {
-		t.Errorf("the newest are %s to %s", got[0].ID, got[49].ID)
+		t.Errorf("the newest sessions are %s to %s", got[0].ID, got[49].ID)
 	}
 	if ends := idsOf(got[50:]); !slices.Equal(ends, []string{"run-99999", "run-00001"}) {
 		t.Errorf("the ends are %s", ends)

@@ -114,7 +114,7 @@ func TestDocumentsAgreeWithModel(t *testing.T) {
 			have, next, err := r.Documents(t.Context(), q)
 			must(t, err)
 			if diff := cmp.Diff(want, have); diff != "" || next != "" {
-				t.Fatalf("%+v (next %q, -want +have):\n%s", q, next, diff)
+				t.Fatalf("%+v (next %q, -want +got):\n%s", q, next, diff)
 			}
 			q.Limit = rapid.IntRange(1, 3).Draw(t, "limit")
 			have = nil
@@ -122,12 +122,12 @@ func TestDocumentsAgreeWithModel(t *testing.T) {
 				page, next, err := r.Documents(t.Context(), q)
 				must(t, err)
 				if pages > len(want) || next != "" && len(page) != q.Limit {
-					t.Fatalf("%+v: page %d has %d, next %q", q, pages, len(page), next)
+					t.Fatalf("%+v: page %d has %d documents and the token %q", q, pages, len(page), next)
 				}
 				have, q.After = append(have, page...), next
 			}
 			if diff := cmp.Diff(want, have); diff != "" {
-				t.Fatalf("in pages, %+v (-want +have):\n%s", q, diff)
+				t.Fatalf("the pages of %+v (-want +got):\n%s", q, diff)
 			}
 		}
 	})
@@ -191,7 +191,7 @@ func TestDocumentPagesWhileWritten(t *testing.T) {
 		write("kept/19.new")
 	}
 	if len(ids) != 20 || !slices.IsSorted(ids) || len(slices.Compact(ids)) != 20 {
-		t.Errorf("%d documents: %v", len(ids), ids)
+		t.Errorf("got %d documents: %v", len(ids), ids)
 	}
 }
 
@@ -247,7 +247,7 @@ func BenchmarkDocuments(b *testing.B) {
 				list, _, err := r.Documents(b.Context(), q)
 				must(b, err)
 				if len(list) == 0 {
-					b.Fatal("nothing is listed")
+					b.Fatal("got an empty list")
 				}
 			}
 		})

@@ -58,12 +58,12 @@ func TestTwoWriters(t *testing.T) {
 	beginAt(t, two, 0)
 	must(t, putAll(t, one, records[:2]))
 	if err := putAll(t, two, records[:1]); !errors.Is(err, projector.ErrMoved) {
-		t.Fatalf("the second writer: %v", err)
+		t.Fatalf("the commit of the second writer: %v", err)
 	}
 	beginAt(t, two, 2)
 	must(t, putAll(t, two, records[2:]))
 	if err := putAll(t, one, records[2:]); !errors.Is(err, projector.ErrMoved) {
-		t.Fatalf("the first writer: %v", err)
+		t.Fatalf("the commit of the first writer: %v", err)
 	}
 	mustHaveTurns(t, dir, 3)
 }
@@ -81,7 +81,7 @@ func TestTwoWritersOfOneNewSession(t *testing.T) {
 	}
 	must(t, commitAll(t, one, records))
 	if err := commitAll(t, two, records); !errors.Is(err, projector.ErrMoved) {
-		t.Fatalf("the second writer: %v", err)
+		t.Fatalf("the commit of the second writer: %v", err)
 	}
 	beginAt(t, two, 2)
 	mustHaveTurns(t, dir, 2)
@@ -129,14 +129,14 @@ func TestReplace(t *testing.T) {
 	must(t, putAll(t, fresh, records[:1]))
 	mustHaveTurns(t, dir, 2)
 	if err := fresh.Replace(t.Context()); !errors.Is(err, ErrBehind) {
-		t.Fatalf("an edition that is behind: %v", err)
+		t.Fatalf("replace by an edition that is behind: %v", err)
 	}
 	must(t, putAll(t, fresh, records[1:]))
 	mustHaveTurns(t, dir, 2)
 	must(t, fresh.Replace(t.Context()))
 	mustHaveTurns(t, dir, 3)
 	if err := putAll(t, live, records[2:]); !errors.Is(err, projector.ErrMoved) {
-		t.Fatalf("the writer of the old edition: %v", err)
+		t.Fatalf("a commit to the old edition: %v", err)
 	}
 	beginAt(t, live, 3)
 	again := Views(openingOf, textOf)[0].Next(dir, nullLogger).(*Catalog) // the second set's names are free
@@ -171,7 +171,7 @@ func TestDamageIsFoundByMany(t *testing.T) {
 				c := New(dir, openingOf, nullLogger)
 				defer c.Close()
 				if cursor, _, err := c.Begin(t.Context()); err != nil || cursor.Offset != 0 {
-					t.Errorf("at %v, %v", cursor.Offset, err)
+					t.Errorf("the view is at %v, error %v", cursor.Offset, err)
 				}
 			})
 		}
@@ -187,12 +187,12 @@ func TestIntervals(t *testing.T) {
 	}
 	for at, want := range map[events.Offset]bool{0: false, 1: true, 40: true, 41: false, 57: true, 58: false, 80: true, 81: false} {
 		if l.Contains(at) != want {
-			t.Errorf("contains %v: %v", at, !want)
+			t.Errorf("Contains(%v) = %v", at, !want)
 		}
 	}
 	for _, text := range []any{"x", "4", "5-4", "1-2,", 7} {
 		if err := new(Intervals).Scan(text); err == nil {
-			t.Errorf("%v is read", text)
+			t.Errorf("%v was read, want an error", text)
 		}
 	}
 }
@@ -220,19 +220,19 @@ func TestPowerCutInNewFile(t *testing.T) {
 				b, err := os.ReadFile(filepath.Join(dir, FileName+suffix))
 				must(t, err)
 				if len(b) == 0 {
-					t.Fatalf("%s%s is empty", FileName, suffix)
+					t.Fatalf("the file %s%s is empty", FileName, suffix)
 				}
 				must(t, os.WriteFile(filepath.Join(cut, FileName+suffix), fate(b), 0o600))
 			}
 			again := New(cut, openingOf, nullLogger)
 			cursor, _, err := again.Begin(t.Context())
 			if err != nil || cursor.Offset != 0 && cursor.Offset != 3 {
-				t.Errorf("%s file, %s log: at %v, %v", file, wal, cursor.Offset, err)
+				t.Errorf("%s file, %s log: the view is at %v, error %v", file, wal, cursor.Offset, err)
 				again.Close()
 				continue
 			}
 			if file == "whole" && wal == "whole" && cursor.Offset != 3 {
-				t.Error("an intact file is rebuilt")
+				t.Error("an intact file was rebuilt")
 			}
 			if cursor.Offset == 0 {
 				must(t, putAll(t, again, records))

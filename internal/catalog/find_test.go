@@ -99,11 +99,11 @@ func TestFind(t *testing.T) {
 	}
 	for _, text := range []string{"", ` "" `, "-blue", "(", "* - -(", "🎂"} {
 		if _, err := f.Find(t.Context(), Lookup{Namespace: "default", Text: text}); !isInvalid(err) {
-			t.Errorf("%q has no word: %v", text, err)
+			t.Errorf("search for %q, which has no word: %v", text, err)
 		}
 	}
 	if _, err := f.Find(t.Context(), Lookup{Namespace: "default", Text: "blue", Sort: "rowid"}); !isInvalid(err) {
-		t.Errorf("an unknown order: %v", err)
+		t.Errorf("search with an unknown order: %v", err)
 	}
 }
 
@@ -116,10 +116,10 @@ func isInvalid(err error) bool {
 func TestFindByRank(t *testing.T) {
 	f := searched(t, turnsOf(t, events.Session("", "s"), "cake cake cake", "a cake, and many other words beside it in a long turn", "cake and tea"))
 	if got, _ := mustFind(t, f, Lookup{Text: "cake", Sort: ByRank}); !slices.Equal(got, []int{1, 3, 2}) {
-		t.Errorf("by rank: %v", got)
+		t.Errorf("the hits by rank are %v", got)
 	}
 	if got, _ := mustFind(t, f, Lookup{Text: "cake", Sort: ByRank, Limit: 1}); !slices.Equal(got, []int{1}) {
-		t.Errorf("the best one: %v", got)
+		t.Errorf("the best hit is %v", got)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestSnippet(t *testing.T) {
 	} {
 		_, found := mustFind(t, f, Lookup{Text: c.text})
 		if len(found.Hits) != 1 {
-			t.Fatalf("%q finds %+v", c.text, found)
+			t.Fatalf("%q found %+v", c.text, found)
 		}
 		got := ""
 		for _, s := range found.Hits[0].Spans {
@@ -173,7 +173,7 @@ func TestFindRewound(t *testing.T) {
 			got = append(got, seen{int(h.Offset), h.Live})
 		}
 		if fmt.Sprint(got) != c.want || found.Rewound != c.rewound {
-			t.Errorf("%+v: %v and %d rewound, want %s and %d", c.lookup, got, found.Rewound, c.want, c.rewound)
+			t.Errorf("%+v: found %v, %d of them rewound, want %s and %d", c.lookup, got, found.Rewound, c.want, c.rewound)
 		}
 	}
 }
@@ -204,17 +204,17 @@ func TestFindWithoutCatalog(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := f.Find(ctx, Lookup{Namespace: "default", Text: "word"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("given up: %v", err)
+		t.Errorf("a cancelled search: %v", err)
 	}
 	if got, _ := mustFind(t, f, Lookup{Text: "word"}); len(got) != 1 {
-		t.Errorf("after that: %v", got)
+		t.Errorf("a search after a cancelled one found %v", got)
 	}
 	must(t, Remove(f.catalog.path))
 	if _, err := f.Find(t.Context(), Lookup{Namespace: "default", Text: "word"}); !errors.Is(err, ErrNoView) {
-		t.Errorf("without a catalog: %v", err)
+		t.Errorf("a search without a catalog: %v", err)
 	}
 	if _, err := os.Stat(f.catalog.path); err == nil {
-		t.Error("there is a catalog again")
+		t.Error("the search created a catalog")
 	}
 }
 
@@ -395,7 +395,7 @@ func mustHit(t *rapid.T, f Finder, l Lookup, want []int) {
 	for _, h := range found.Hits {
 		got = append(got, int(h.Offset))
 		if h.Title != "T"+h.Session {
-			t.Fatalf("%+v has another title", h)
+			t.Fatalf("the title of %+v differs", h)
 		}
 	}
 	if l.Limit > 0 && len(want) > l.Limit {

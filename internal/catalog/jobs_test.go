@@ -111,13 +111,13 @@ func TestJobsStanding(t *testing.T) {
 	list, _, err := jobsOf(t, append(records, record(t, said, 14, cost))).Jobs(t.Context(), JobQuery{Namespace: "default"})
 	must(t, err)
 	if list[0].Tokens != 4321 || list[1].Tokens != 0 {
-		t.Errorf("%d and %d tokens, want those of the cost", list[0].Tokens, list[1].Tokens)
+		t.Errorf("the jobs have %d and %d tokens, want those of their costs", list[0].Tokens, list[1].Tokens)
 	}
 	again := append(records, updated(14, "finishedAt", `null`), updated(15, "totals", `"many"`), updated(16, "status", `"running"`)) // it continues
 	s, _, err := jobsOf(t, again).Session(t.Context(), "default", "job/said")
 	must(t, err)
 	if s.FinishedAt != "" || s.TotalTokens != 0 || s.Steps != 3 || s.Status != "running" {
-		t.Errorf("goes on: %+v", s)
+		t.Errorf("the job that continues is %+v", s)
 	}
 }
 

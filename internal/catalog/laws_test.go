@@ -64,7 +64,7 @@ func mustBegin(t *rapid.T, c *Catalog) projector.Cursor {
 	cursor, aside, err := c.Begin(t.Context())
 	must(t, err)
 	if len(aside) > 0 {
-		t.Fatalf("quarantined: %v", aside)
+		t.Fatalf("subjects are quarantined: %v", aside)
 	}
 	return cursor
 }
@@ -128,7 +128,7 @@ func TestRowsAgreeWithLoad(t *testing.T) {
 			must(t, err)
 			mustShow(t, got, want, spentOf(records, rec.Subject))
 			if said := openedBy(t, records, loader, rec.Subject, records[len(records)-1].Offset); got.Opening != said {
-				t.Fatalf("%s opens with %q, want %q", got.ID, got.Opening, said)
+				t.Fatalf("the opening of %s is %q, want %q", got.ID, got.Opening, said)
 			}
 			mustHaveRuns(t, c, got, want.Ledger)
 			mustSum(t, c, got, spentOf(records, rec.Subject))

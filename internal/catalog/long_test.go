@@ -58,7 +58,7 @@ func TestLongSession(t *testing.T) {
 			must(t, putAll(t, parts, records[i:min(i+150, len(records))]))
 		}
 		if s, err := parts.session(t.Context(), events.Session("", "long")); err != nil || s.footprint() > 100_000 {
-			t.Errorf("the session takes %d bytes: %v", s.footprint(), err)
+			t.Errorf("the session takes %d bytes in memory, error %v", s.footprint(), err)
 		}
 		for _, table := range catalogForm.tables {
 			diff, err := difference(t.Context(), parts.conn, whole.conn, table, current, current)
@@ -81,6 +81,6 @@ func TestLongSessionUnread(t *testing.T) {
 	must(t, err)
 	err = c.Apply(t.Context(), projector.Decode(events.Record{Event: e, Offset: 3001}))
 	if _, fold := errors.AsType[*projector.FoldError](err); err == nil || fold {
-		t.Errorf("a rewind to a removed record: %v", err)
+		t.Errorf("apply a rewind to a removed record: %v", err)
 	}
 }

@@ -40,7 +40,7 @@ func FuzzMatch(f *testing.F) {
 			}
 			must(t, err)
 			if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM turns WHERE turns MATCH ?", match).Scan(&n); err != nil {
-				t.Fatalf("%q becomes %q: %v", query, match, err)
+				t.Fatalf("search for %q as %q: %v", query, match, err)
 			}
 			return n, true
 		}
@@ -49,10 +49,10 @@ func FuzzMatch(f *testing.F) {
 		count(text)
 		whole := `"` + strings.ReplaceAll(text, `"`, " ") + `"`
 		if n, isWord := count(whole); isWord && n != 1 && utf8.ValidString(text) {
-			t.Errorf("%q does not find itself", text)
+			t.Errorf("the quoted text %q did not find itself", text)
 		}
 		if n, isWord := count(whole + " -" + whole); isWord && n != 0 {
-			t.Errorf("%q is found where it must not be", text)
+			t.Errorf("%q is excluded, but was found", text)
 		}
 	})
 }
@@ -77,7 +77,7 @@ func TestEveryLetterIsAWord(t *testing.T) {
 	n := 0
 	must(t, db.QueryRowContext(t.Context(), "SELECT sum(cnt) FROM found").Scan(&n))
 	if n != letters || letters < 100_000 {
-		t.Errorf("of %d letters %d are words", letters, n)
+		t.Errorf("of %d letters %d are part of words", letters, n)
 	}
 }
 
@@ -100,10 +100,10 @@ func TestSpread(t *testing.T) {
 		{"", ""}, {"plain, éà", "plain, éà"}, {"蛋", "蛋"}, {"a蛋b", "a|蛋|b"}, {"生日 x", "生|日| x"}, {"ケーキ", "ケ|ー|キ"}, {"생일", "생일"},
 	} {
 		if got := strings.ReplaceAll(spreadLetters(c.text), string(apart), "|"); got != c.want {
-			t.Errorf("%q is spread to %q, want %q", c.text, got, c.want)
+			t.Errorf("spread(%q) = %q, want %q", c.text, got, c.want)
 		}
 		if got := joined(spreadLetters(c.text)); got != c.text {
-			t.Errorf("%q comes back as %q", c.text, got)
+			t.Errorf("the spread text of %q reads back as %q", c.text, got)
 		}
 	}
 }

@@ -118,7 +118,7 @@ func TestFindNewerThanCatalog(t *testing.T) {
 		got = append(got, h.Offset)
 	}
 	if want := "[@6 @5 @2 @1]"; fmt.Sprint(got) != want {
-		t.Errorf("in effect are %v, want %s", got, want)
+		t.Errorf("the records in effect are %v, want %s", got, want)
 	}
 }
 

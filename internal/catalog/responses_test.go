@@ -140,6 +140,6 @@ func TestProgress(t *testing.T) {
 		}
 	}
 	if list, err := r.Progress(t.Context(), projector.ProgressQuery{Namespace: "other", Session: sub.ID}); err != nil || len(list) > 0 {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("got the list %v, error %v", list, err)
 	}
 }

@@ -26,7 +26,7 @@ func TestDays(t *testing.T) {
 		now := l.Since.Add(time.Duration(rapid.IntRange(-24*30, 24*150).Draw(t, "now")) * time.Hour)
 		words := l.days(now)
 		if words == nil {
-			t.Fatal("too many")
+			t.Fatal("days returned nil, want words")
 		}
 		at := hour("at")
 		if rapid.IntRange(0, 3).Draw(t, "far") == 0 {
@@ -39,13 +39,13 @@ func TestDays(t *testing.T) {
 		})
 		day := func(t time.Time) time.Time { return t.Truncate(24 * time.Hour) }
 		if (!at.Before(l.Since) && (l.Until.IsZero() || at.Before(l.Until))) && !has {
-			t.Fatalf("%v is since %v and before %v, and not in %v (now %v)", at, l.Since, l.Until, words, now)
+			t.Fatalf("%v lies between %v and %v, but its day is not in %v (now %v)", at, l.Since, l.Until, words, now)
 		}
 		if has && (day(at).Before(day(l.Since)) && !day(at).After(day(now).AddDate(0, 0, 1)) || !l.Until.IsZero() && day(at).After(day(l.Until))) {
-			t.Fatalf("%v is not since %v and before %v, and in %v (now %v)", at, l.Since, l.Until, words, now)
+			t.Fatalf("%v does not lie between %v and %v, but its day is in %v (now %v)", at, l.Since, l.Until, words, now)
 		}
 	})
 	if words := (Lookup{Since: begin}).days(begin.AddDate(1, 0, 0)); words != nil {
-		t.Errorf("a year is %d words", len(words))
+		t.Errorf("days of a year returned %d words, want nil", len(words))
 	}
 }

@@ -105,6 +105,6 @@ func TestTurnsThatCameLate(t *testing.T) {
 	_, err := have.conn.ExecContext(t.Context(), "UPDATE turns"+have.set+" SET text='another' WHERE offset=7")
 	must(t, err)
 	if diff := differ(have, want); !strings.Contains(diff, "another") {
-		t.Errorf("an altered turn: %q", diff)
+		t.Errorf("the difference for an altered turn is %q", diff)
 	}
 }

@@ -45,7 +45,7 @@ func foldWork(t *rapid.T, path string, records testkit.Records, wild *rand.Rand)
 		c, aside, err := w.Begin(ctx)
 		must(t, err)
 		if len(aside) > 0 {
-			t.Fatalf("quarantined: %v", aside)
+			t.Fatalf("subjects are quarantined: %v", aside)
 		}
 		return c.Offset
 	}
@@ -90,7 +90,7 @@ func foldWork(t *rapid.T, path string, records testkit.Records, wild *rand.Rand)
 			must(t, w.Forget(ctx, records[i].Subject))
 			commit(w, records[i])
 			if all := begin(); all != 0 {
-				t.Fatalf("the view continues at %v, and other subjects keep effects of the forgotten one", all)
+				t.Fatalf("the view continues at %v, want the beginning: other subjects still have effects of the forgotten one", all)
 			}
 		default:
 			continue
@@ -145,7 +145,7 @@ func TestWorkAgreesWithModel(t *testing.T) {
 		at, err := r.Cursor(t.Context())
 		must(t, err)
 		if at != records[len(records)-1].Offset {
-			t.Fatalf("it is at %v", at)
+			t.Fatalf("the view is at %v", at)
 		}
 	})
 }
@@ -161,7 +161,7 @@ func mustBeDue(t *rapid.T, r WorkReader, what string, want []projector.Due) {
 		}
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
-		t.Fatalf("%s (-want +have):\n%s", what, diff)
+		t.Fatalf("%s (-want +got):\n%s", what, diff)
 	}
 	if len(want) == 0 {
 		return
@@ -232,13 +232,13 @@ func mustRestore(t *rapid.T, r WorkReader, m *workModel, upto events.Offset) {
 			t.Fatalf("queue %s is as of %v, want %v", id, at, upto)
 		}
 		if diff := cmp.Diff(q.Queue, have.Queue); diff != "" {
-			t.Fatalf("queue %s (-want +have):\n%s", id, diff)
+			t.Fatalf("queue %s (-want +got):\n%s", id, diff)
 		}
 		open := maps.Clone(q.Items)
 		maps.DeleteFunc(open, func(_ string, i *projector.QueueItem) bool { return i.IsDone() })
 		for item := range have.Items {
 			if open[item] == nil {
-				t.Fatalf("queue %s has item %s, which is not to be done", id, item)
+				t.Fatalf("queue %s has item %s, which is done", id, item)
 			}
 		}
 		for item, want := range open {
@@ -248,7 +248,7 @@ func mustRestore(t *rapid.T, r WorkReader, m *workModel, upto events.Offset) {
 			left := *want
 			left.After = slices.DeleteFunc(slices.Clone(want.After), func(id string) bool { return q.Items[id] != nil && q.Items[id].IsDone() })
 			if diff := cmp.Diff(&left, have.Items[item], cmpopts.EquateEmpty()); diff != "" {
-				t.Fatalf("item %s of %s (-want +have):\n%s", item, id, diff)
+				t.Fatalf("item %s of %s (-want +got):\n%s", item, id, diff)
 			}
 			if waits := q.Waits(want); !slices.Equal(waits, have.Waits(have.Items[item])) {
 				t.Fatalf("item %s of %s waits for %q, want %q", item, id, have.Waits(have.Items[item]), waits)
@@ -298,7 +298,7 @@ func mustListItems(t *rapid.T, r WorkReader, m *workModel, q *projector.Work, st
 			query.After, query.Index = page[len(page)-1].At, page[len(page)-1].Index
 		}
 		if diff := cmp.Diff(want, have); diff != "" {
-			t.Fatalf("%s items of %s (-want +have):\n%s", state, q.Queue.ID, diff)
+			t.Fatalf("%s items of %s (-want +got):\n%s", state, q.Queue.ID, diff)
 		}
 	}
 }
@@ -332,14 +332,14 @@ func mustListMail(t *rapid.T, r WorkReader, m *workModel) {
 			q.After, q.Number = l.Offset, l.Index
 		}
 		if page, err := r.Messages(t.Context(), q); err != nil || len(page) > 0 {
-			t.Fatalf("behind the last message: %+v, %v", page, err)
+			t.Fatalf("the page after the last message is %+v, error %v", page, err)
 		}
 		questions, err := r.Questions(t.Context(), m.ns, receiver)
 		must(t, err)
 		for _, l := range questions {
 			asked++
 			if open[[3]string{l.From, l.Receiver, l.ID}] != l.Offset || !l.Open {
-				t.Fatalf("%s asks %+v, want %v", receiver, l, open)
+				t.Fatalf("the open questions to %s are %+v, want %v", receiver, l, open)
 			}
 		}
 	}
@@ -349,7 +349,7 @@ func mustListMail(t *rapid.T, r WorkReader, m *workModel) {
 		}
 	}
 	if asked != len(open) {
-		t.Fatalf("%d questions, want %d", asked, len(open))
+		t.Fatalf("got %d questions, want %d", asked, len(open))
 	}
 }
 
@@ -385,7 +385,7 @@ func mustListRest(t *rapid.T, r WorkReader, m *workModel) {
 		flows = flows[1:]
 	}
 	if len(flows) > 0 {
-		t.Fatalf("flows that there are not: %+v", flows)
+		t.Fatalf("got unknown flows: %+v", flows)
 	}
 	orphans, err := r.Orphans(t.Context(), m.ns, 0, events.Subject{})
 	must(t, err)
@@ -394,12 +394,12 @@ func mustListRest(t *rapid.T, r WorkReader, m *workModel) {
 		if at := m.went(owner); !at.IsZero() {
 			n++
 			if !slices.ContainsFunc(orphans, func(o Orphan) bool { return o.Subject == sub && o.Gone.Equal(ceiling(at)) }) {
-				t.Fatalf("%v is not among the orphans: %+v", sub, orphans)
+				t.Fatalf("the orphans lack %v: %+v", sub, orphans)
 			}
 		}
 	}
 	if n != len(orphans) {
-		t.Fatalf("%d orphans, want %d", len(orphans), n)
+		t.Fatalf("got %d orphans, want %d", len(orphans), n)
 	}
 }
 
@@ -444,11 +444,11 @@ func TestWorkByHand(t *testing.T) {
 	defer r.Close()
 	gone, err := r.Due(t.Context(), projector.DueGone, time.Unix(9, 0), 9)
 	if err != nil || len(gone) != 1 || gone[0].Subject != events.Session("n", "inbox/b") || !gone[0].At.Equal(time.Unix(2, 0)) {
-		t.Errorf("b went: %v, %v", gone, err)
+		t.Errorf("b's departure: due at %v, error %v", gone, err)
 	}
 	say("inbox/a", turn("inbox", `{"id":"r","from":"b","replyTo":"m"}`))
 	if gone, err = r.Due(t.Context(), projector.DueGone, time.Unix(9, 0), 9); err != nil || len(gone) > 0 {
-		t.Errorf("b has answered: %v, %v", gone, err)
+		t.Errorf("after b's answer: due at %v, error %v", gone, err)
 	}
 
 	say("queue/q", turn("main", `{"id":"1"}`))

@@ -69,7 +69,7 @@ func TestDefaults(t *testing.T) {
 	}
 	for _, setting := range []string{"backend", "store", "namespace", "url"} {
 		if c.Origin(setting) != "default" {
-			t.Errorf("%s is from %s", setting, c.Origin(setting))
+			t.Errorf("the origin of %s is %s", setting, c.Origin(setting))
 		}
 	}
 	w.env["XDG_DATA_HOME"] = "relative" // the specification treats a relative path as unset
@@ -103,7 +103,7 @@ func TestPrecedence(t *testing.T) {
 	project := w.write(projectFile, "namespace = \"project\"\n[store]\ndir = \"store\"\n") // only the nearest file is read
 	must(config.Overrides{}, "project", filepath.Join(w.project, "store"), project)
 	if c := w.must(config.Overrides{}); c.Project != w.project {
-		t.Errorf("the project is %s", c.Project)
+		t.Errorf("the project's file is %s", c.Project)
 	}
 	w.env["TALLY_NAMESPACE"] = "environment"
 	must(config.Overrides{}, "environment", filepath.Join(w.project, "store"), "TALLY_NAMESPACE")
@@ -235,9 +235,9 @@ func TestOddFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := w.resolve(config.Overrides{}); err == nil {
-		t.Error("a directory is read as a file")
+		t.Error("a directory was read as a file")
 	}
-	// A project is the same through a symbolic link.
+	// Through a symbolic link a project has the same file and settings.
 	w = newWorld(t)
 	link := filepath.Join(w.home, "link")
 	if err := os.Symlink(w.project, link); err != nil {

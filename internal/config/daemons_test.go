@@ -47,14 +47,14 @@ func TestWrongDaemons(t *testing.T) {
 		want.File = w.write(projectFile, text)
 		_, err := w.resolve(config.Overrides{})
 		if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.File != want.File || wrong.Line != want.Line || wrong.Field != want.Field {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got the error %v", text, err)
 		}
 	}
 	for _, window := range []string{"1 week", "-1h", "-1d", "99999999d", ""} {
 		w := newWorld(t)
 		w.write(userFile, "[daemons]\norphans = \""+window+"\"\n")
 		if _, err := w.resolve(config.Overrides{}); err == nil {
-			t.Errorf("%q is taken for a time", window)
+			t.Errorf("%q was accepted as a time", window)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func FuzzFile(f *testing.F) {
 		}
 		for _, key := range keys(t, text) {
 			if !slices.ContainsFunc(known, func(name string) bool { return strings.EqualFold(name, key) }) {
-				t.Fatalf("%s is taken for a setting", key)
+				t.Fatalf("the unknown setting %s was accepted", key)
 			}
 		}
 		again, err := toml.Marshal(written(c))
@@ -75,7 +75,7 @@ func FuzzFile(f *testing.F) {
 		}
 		for _, text := range [][]byte{text, again} {
 			if c2, err := resolve(t, text); err != nil || spelled(c2) != spelled(c) {
-				t.Fatalf("%s\n%v\nis  %s\nwas %s", text, err, spelled(c2), spelled(c))
+				t.Fatalf("%s\nread again, error %v\ngot  %s\nwant %s", text, err, spelled(c2), spelled(c))
 			}
 		}
 	})

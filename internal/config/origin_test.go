@@ -120,7 +120,7 @@ base=~/code/project/src/deep/.tally default`},
 				t.Errorf("got%s\nwant%s", got, c.want)
 			}
 			if strings.Contains(got, "heim") {
-				t.Error("a secret is shown")
+				t.Error("the output shows a secret")
 			}
 		})
 	}

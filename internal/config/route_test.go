@@ -23,7 +23,7 @@ func TestRouting(t *testing.T) {
 	}
 	r := w.must(config.Overrides{}).Routing()
 	if r.Namespace != "default" || r.Only != "" {
-		t.Fatalf("%+v: the namespace of the project is not that of everybody", r)
+		t.Fatalf("%+v: want the default namespace for all projects", r)
 	}
 	for dir, want := range map[string]string{
 		"code/project": "shop", "code/project/src/deep": "shop", "code/project/was/here": "shop",
@@ -45,7 +45,7 @@ func TestRouting(t *testing.T) {
 	}
 	for _, dir := range []string{"relative", `\\\\server\share`, "//server/share", "/a\x00b"} {
 		if got, taken, err := r.Of(dir); got != "default" || !taken || err != nil {
-			t.Errorf("%q: %s, %v, %v; want no look at it", dir, got, taken, err)
+			t.Errorf("%q: %s, %v, %v; want that no file is read", dir, got, taken, err)
 		}
 	}
 }
@@ -89,7 +89,7 @@ func TestRoutingOnly(t *testing.T) {
 		for dir, want := range map[string]bool{w.project: true, filepath.Join(w.project, "src", "deep"): true, filepath.Join(w.project, "gone"): true,
 			w.home: false, w.project + "-2": false, filepath.Join(w.project, "..", "secret"): false, "": false, "project": false} {
 			if _, taken, err := r.Of(dir); taken != want || err != nil {
-				t.Errorf("%q: %s is taken: %v, %v; want %v", text, dir, taken, err, want)
+				t.Errorf("%q: %s is accepted: %v, error %v; want %v", text, dir, taken, err, want)
 			}
 		}
 		if r := w.must(called).Routing(); r.Only != "" {

@@ -68,7 +68,7 @@ func TestServers(t *testing.T) {
 			}
 			got := w.must(c.call)
 			if diff := cmp.Diff(c.want, got.Server); diff != "" || got.Backend != backend {
-				t.Errorf("the backend is %s\n%s", got.Backend, diff)
+				t.Errorf("the backend is %s, the server differs:\n%s", got.Backend, diff)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func TestTree(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 		if got, want := c.Trees[i].Namespace, []string{"default", "ours", "ours"}[i]; got != want {
-			t.Errorf("tree %d is of namespace %q, want %q", i, got, want)
+			t.Errorf("tree %d has the namespace %q, want %q", i, got, want)
 		}
 	}
 	if tr := c.Trees[1]; tr.BulkLimit != 50 || tr.MaxFile != 64<<20 {
@@ -39,7 +39,7 @@ func TestTree(t *testing.T) {
 		t.Errorf("%+v", tr)
 	}
 	if tr := c.Trees[0]; tr.Redis.Prefix != "x:" || !strings.Contains(tr.Redis.URL, "geheim") || strings.Contains(tr.Location()+tr.FileName(), "geheim") {
-		t.Errorf("%+v, at %s", tr, tr.Location())
+		t.Errorf("the tree is %+v at %s", tr, tr.Location())
 	}
 	for _, s := range c.Settings() {
 		if strings.Contains(s.Value, "geheim") {
@@ -60,13 +60,13 @@ func TestTreeFileName(t *testing.T) {
 	w := newWorld(t)
 	a, b := config.Tree{Name: "tavern", Target: config.TreeDir, Dir: filepath.Join(w.project, "a")}, config.Tree{Name: "tavern", Target: config.TreeDir, Dir: filepath.Join(w.project, "b")}
 	if a.FileName() == b.FileName() || !strings.HasPrefix(a.FileName(), "tavern-") {
-		t.Errorf("%s and %s", a.FileName(), b.FileName())
+		t.Errorf("two trees have the names %s and %s, want different names", a.FileName(), b.FileName())
 	}
 	if err := os.Symlink(w.project, filepath.Join(w.home, "link")); err != nil {
 		t.Fatal(err)
 	}
 	if same := (config.Tree{Name: "tavern", Target: config.TreeDir, Dir: filepath.Join(w.home, "link", "a")}); same.FileName() != a.FileName() {
-		t.Errorf("%s and %s", a.FileName(), same.FileName())
+		t.Errorf("one tree has the names %s and %s, want one name", a.FileName(), same.FileName())
 	}
 }
 

@@ -27,7 +27,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if at := c.Watch[1].Origin; at != (config.Origin{Kind: config.FromFile, Name: ours, Line: 3}) {
-		t.Errorf("the second one is said at %v", at)
+		t.Errorf("the position of the second pattern is %v", at)
 	}
 	if r := c.Redact; len(r.Env) != 1 || r.Env[0] != "MY_TOKEN" || len(r.Patterns) != 2 || r.Patterns[0] != (config.Pattern{Name: "pattern-1", Regexp: `mine-\d+`}) || r.Patterns[1].Name != "ticket" {
 		t.Errorf("%+v", r)
@@ -39,7 +39,7 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	if got, want := strings.Join(shown, "\n"), strings.Join([]string{"redact.patterns " + ours, "redact.env " + mine, "watch " + mine, "watch " + ours}, "\n"); got != want {
-		t.Errorf("shown are\n%s, want\n%s", got, want)
+		t.Errorf("the settings shown are\n%s, want\n%s", got, want)
 	}
 }
 

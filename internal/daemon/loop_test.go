@@ -100,7 +100,7 @@ func run(t *testing.T, o daemon.Options, do func(l *daemon.Loop)) (err error) {
 func (d *scripted) want(t *testing.T, want ...time.Duration) {
 	t.Helper()
 	if !slices.Equal(d.calls, want) {
-		t.Errorf("it looked at %v, want %v", d.calls, want)
+		t.Errorf("the daemon was called at %v, want %v", d.calls, want)
 	}
 }
 
@@ -173,10 +173,10 @@ func TestLoopBacksOff(t *testing.T) {
 			}
 		})
 		if len(d.calls) != 6 || d.calls[4].Round(time.Second) != 15*time.Second {
-			t.Errorf("it looked at %v", d.calls)
+			t.Errorf("the failing daemon was called at %v", d.calls)
 		}
 		if len(one.calls) != 4 || one.calls[1] != 500*time.Millisecond || changed.Load() == 0 || changed.Load() > 12 {
-			t.Errorf("the other looked at %v; %d changes", one.calls, changed.Load())
+			t.Errorf("the daemon with a failing subject was called at %v and made %d changes", one.calls, changed.Load())
 		}
 	})
 }
@@ -276,14 +276,14 @@ func TestLoopClock(t *testing.T) {
 					w.appended <- 1
 					sleep(t, 30*time.Minute)
 					if decided != 0 {
-						t.Error("it decided by the clock")
+						t.Error("the daemon decided by the clock")
 					}
 					if warning := l.Status()[0].Warning; (warning == "") != (tt.warning == "") || !strings.HasPrefix(warning, tt.warning) {
 						t.Errorf("%q, want %q", warning, tt.warning)
 					}
 					sleep(t, time.Hour)
 					if decided != 1 {
-						t.Errorf("it decided %d times", decided)
+						t.Errorf("the daemon decided %d times", decided)
 					}
 					jump = 0
 					w.appended <- 2

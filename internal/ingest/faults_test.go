@@ -45,10 +45,10 @@ func TestFaults(t *testing.T) {
 		r.store.err = log.ErrFull
 		r.run()
 		if r.store.tries < 2 {
-			t.Errorf("tried %d times", r.store.tries)
+			t.Errorf("got %d attempts", r.store.tries)
 		}
 		if n := r.blocked.Load(); n != 2 {
-			t.Errorf("told %d times: want that it is full, and that it is not, each once", n)
+			t.Errorf("got %d reports, want one that the store is full and one that it is not any more", n)
 		}
 		r.check(t.TempDir())
 	})
@@ -71,7 +71,7 @@ func TestFaults(t *testing.T) {
 			r.run()
 			r.same(t.TempDir())
 			if got := r.given()[name]; got != after {
-				t.Errorf("it comes back as %q, want %q", got, after)
+				t.Errorf("the restored file is %q, want %q", got, after)
 			}
 			for i, rec := range r.records()[:len(old)] {
 				if !rec.Event.Equal(old[i].Event) {
@@ -99,7 +99,7 @@ func TestFaults(t *testing.T) {
 		r.lose()
 		r.run()
 		if r.given()[name] != content || len(r.records()) != n {
-			t.Errorf("it does not come back, or is there twice: %d events, then %d", n, len(r.records()))
+			t.Errorf("the file is not restored, or is stored twice: %d events, then %d", n, len(r.records()))
 		}
 	})
 	t.Run("A13 second file with the same session id", func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestFaults(t *testing.T) {
 			given += content
 		}
 		if lines != 2 || given != line+line {
-			t.Errorf("%d lines after %d events; it comes back as %q", lines, n, given)
+			t.Errorf("got %d lines after %d events; the restored file is %q", lines, n, given)
 		}
 	})
 	t.Run("A13 symbolic links", func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestFaults(t *testing.T) {
 		}
 		r.run()
 		if list := r.sessions(); len(list) != 1 {
-			t.Errorf("sessions %q: the target of a link is read", list)
+			t.Errorf("the target of a link was read: the sessions are %q", list)
 		}
 	})
 }

@@ -52,11 +52,11 @@ func TestStatus(t *testing.T) {
 	away := "archived_sessions/" + rolloutName(threadID)
 	move(name, away)
 	if got := r.field(session, "status"); got != `"archived"` {
-		t.Errorf("in the archive its status is %s", got)
+		t.Errorf("the status in the archive is %s", got)
 	}
 	move(away, name)
 	if got := r.field(session, "status"); got != `"open"` {
-		t.Errorf("back from the archive its status is %s", got)
+		t.Errorf("the status after the return from the archive is %s", got)
 	}
 	content, aside := "", filepath.Join(filepath.Dir(r.dir), "aside")
 	if b, err := os.ReadFile(filepath.Join(r.dir, name)); err == nil {
@@ -68,10 +68,10 @@ func TestStatus(t *testing.T) {
 	r.run()
 	r.run()
 	if got := r.field(session, "sourceGone"); got != "true" {
-		t.Errorf("without its file it says %q", got)
+		t.Errorf("the field gone without the file is %q", got)
 	}
 	if r.given()[name] != content {
-		t.Errorf("a file that is gone does not come back")
+		t.Errorf("a removed file is not restored")
 	}
 	if err := os.Rename(aside, filepath.Join(r.dir, name)); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestStatus(t *testing.T) {
 	r.grow(name, line)
 	r.run()
 	if got := r.field(session, "sourceGone"); got == "true" {
-		t.Errorf("with its file it says that it is gone")
+		t.Errorf("the field gone is set, but the file exists")
 	}
 	updates := 0
 	for _, rec := range r.records() {
@@ -88,10 +88,10 @@ func TestStatus(t *testing.T) {
 		}
 	}
 	if updates != 4 {
-		t.Errorf("%d updates, want archived, open, gone, there", updates)
+		t.Errorf("got %d updates, want four: archived, open, gone, back", updates)
 	}
 	if r.given()[name] != line+line {
-		t.Errorf("it comes back as %q", r.given()[name])
+		t.Errorf("the restored file is %q", r.given()[name])
 	}
 }
 
@@ -110,7 +110,7 @@ func TestRedaction(t *testing.T) {
 	n := len(r.records())
 	for _, rec := range r.records() {
 		if strings.Contains(string(rec.Data), secret) {
-			t.Errorf("%s has the secret: %s", rec.Offset, rec.Data)
+			t.Errorf("record %s contains the secret: %s", rec.Offset, rec.Data)
 		}
 	}
 	r.lose()
@@ -119,10 +119,10 @@ func TestRedaction(t *testing.T) {
 	r.redactor = nil
 	r.run()
 	if m := len(r.records()); m != n {
-		t.Errorf("%d events more when it is read again", m-n)
+		t.Errorf("a second reading added %d events", m-n)
 	}
 	if got, want := r.given()["-p/s.jsonl"], strings.ReplaceAll(content, secret, "[redacted:PASSWORD]"); got != want {
-		t.Errorf("it comes back as\n%s\nwant\n%s", got, want)
+		t.Errorf("the restored file is\n%s\nwant\n%s", got, want)
 	}
 	l := r.open()
 	defer l.Close()
@@ -140,7 +140,7 @@ func TestFull(t *testing.T) {
 		r.store.err = err
 		r.run()
 		if r.store.tries < 2 {
-			t.Errorf("%v: tried %d times", err, r.store.tries)
+			t.Errorf("%v after %d attempts", err, r.store.tries)
 		}
 		r.check(t.TempDir())
 	}
@@ -164,12 +164,12 @@ func TestForkOrder(t *testing.T) {
 		ledger := r.session("codex/" + child).Ledger
 		switch {
 		case alone && (ledger.Fork != nil || ledger.Parent == nil || ledger.Parent.Session != "codex/"+parent || len(r.problems) != 1):
-			t.Errorf("alone it is a fork of %v, with the parent %v; %v", ledger.Fork, ledger.Parent, r.problems)
+			t.Errorf("without its parent the session is a fork of %v with the parent %v; problems %v", ledger.Fork, ledger.Parent, r.problems)
 		case !alone && (ledger.Fork == nil || len(r.problems) > 0):
-			t.Errorf("it is no fork; %v", r.problems)
+			t.Errorf("the session is not a fork; problems %v", r.problems)
 		}
 		if r.given()[name(child)] != fork {
-			t.Errorf("it comes back as %q", r.given()[name(child)])
+			t.Errorf("the restored file is %q", r.given()[name(child)])
 		}
 	}
 }
@@ -183,13 +183,13 @@ func TestLongLine(t *testing.T) {
 	r.write("-p/s.jsonl", content)
 	r.run()
 	if r.given()["-p/s.jsonl"] != content {
-		t.Errorf("it does not come back")
+		t.Errorf("the file is not restored")
 	}
 	n := len(r.records())
 	r.lose()
 	r.run()
 	if m := len(r.records()); m != n {
-		t.Errorf("%d events more when it is read again", m-n)
+		t.Errorf("a second reading added %d events", m-n)
 	}
 }
 
@@ -218,6 +218,6 @@ func TestTwoRoots(t *testing.T) {
 	}
 	given := r.given()["-p/s.jsonl"]
 	if len(problems) != 1 || given != prompts(0, 2) && given != prompts(5, 1) {
-		t.Errorf("%q; %v", given, problems)
+		t.Errorf("restored %q; problems %v", given, problems)
 	}
 }

@@ -217,7 +217,7 @@ func TestChanges(t *testing.T) {
 					}
 					r.run()
 					if given := r.given()[name]; given != whole(content) {
-						rt.Fatalf("comes back as\n%q\nwant\n%q", given, whole(content))
+						rt.Fatalf("the restored file is\n%q\nwant\n%q", given, whole(content))
 					}
 					r.same(dir)
 				}
@@ -243,7 +243,7 @@ func (r *rig) same(dir string) {
 		got, want := r.view(id).Turns, other.view(id).Turns
 		for name := range want {
 			if !slices.Equal(got[name], want[name]) {
-				r.t.Fatalf("%s, %s is\n%q\nas an import\n%q", id, name, got[name], want[name])
+				r.t.Fatalf("thread %[2]s of session %[1]s is\n%[3]q\nafter an import\n%[4]q", id, name, got[name], want[name])
 			}
 		}
 	}

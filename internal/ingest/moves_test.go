@@ -33,7 +33,7 @@ func (r *rig) remove(name string) {
 func (r *rig) mustGive(when string, files map[string]string) {
 	r.t.Helper()
 	if got := r.given(); !maps.Equal(got, files) {
-		r.t.Errorf("%s: given back are %q, want %q", when, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(files)))
+		r.t.Errorf("%s: the restored files are %q, want %q", when, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(files)))
 	}
 }
 
@@ -57,14 +57,14 @@ func TestNames(t *testing.T) {
 				r.run()
 				r.mustGive("after a move to "+to, r.files())
 				if n := len(r.records()) - before; n != 1 {
-					t.Errorf("%d events say that it was moved to %s, want one", n, to)
+					t.Errorf("%d events record the move to %s, want one", n, to)
 				}
 				want := `"open"`
 				if strings.HasPrefix(to, "archived") {
 					want = `"archived"`
 				}
 				if got := r.field("codex/"+threadID, "status"); got != want && i > 0 {
-					t.Errorf("in %s its status is %s, want %s", to, got, want)
+					t.Errorf("the status in %s is %s, want %s", to, got, want)
 				}
 				before = len(r.records())
 				r.run()
@@ -72,7 +72,7 @@ func TestNames(t *testing.T) {
 				r.run()
 				r.mustGive("without its state, in "+to, r.files())
 				if n := len(r.records()) - before; n != 0 {
-					t.Errorf("%d events more when it is read again in %s", n, to)
+					t.Errorf("a second reading added %d events in %s", n, to)
 				}
 			}
 			r.grow(names[len(names)-1], line)
@@ -94,7 +94,7 @@ func TestGoneUnseen(t *testing.T) {
 	r.remove(name)
 	r.run()
 	if got := r.field("gemini/"+id, fieldGone); got != "true" {
-		t.Errorf("without its file it says %q", got)
+		t.Errorf("the field gone without the file is %q", got)
 	}
 	if got := r.sessions(); len(got) != 1 {
 		t.Errorf("sessions are %q", got)
@@ -119,7 +119,7 @@ func TestRenamed(t *testing.T) {
 			r.run()
 			r.mustGive("renamed to "+to, map[string]string{"-p/s.jsonl": prompts(0, 3), to: prompts(0, 4)})
 			if got := r.field("claude/-p/s", fieldGone); (got == "true") == isLost {
-				t.Errorf("the old session has gone = %q; state lost: %v", got, isLost)
+				t.Errorf("the field gone of the old session is %q; state lost: %v", got, isLost)
 			}
 			r.check(t.TempDir())
 		}
@@ -166,7 +166,7 @@ func TestProjectRenamed(t *testing.T) {
 			}
 			r.run()
 			if got := r.sessions(); len(got) != 1 || got[0] != "claude/-shop/"+id {
-				t.Errorf("sessions are %q, want the one from before", got)
+				t.Errorf("sessions are %q, want the session from before the rename", got)
 			}
 			r.mustGive("the project is renamed", files("shop2", 4))
 			s := r.session("claude/-shop/" + id)
@@ -193,13 +193,13 @@ func TestUnended(t *testing.T) {
 		r.state = "" // all is read and compared
 		r.run()
 		if got := len(r.records()); got != n || len(r.problems) > 0 {
-			t.Errorf("%q: %d records are %d when it is read again: %v", end, n, got, r.problems)
+			t.Errorf("%q: got %[3]d records after a second reading, want %[2]d; problems %[4]v", end, n, got, r.problems)
 		}
 		r.mustGive(fmt.Sprintf("%q", end), map[string]string{"-p/s.jsonl": first + end + second})
 		r.write("-p/s.jsonl", first+"\t"+end+second) // the file has changed
 		r.run()
 		if len(r.problems) != 1 {
-			t.Errorf("%q: another end is %v, want one problem", end, r.problems)
+			t.Errorf("%q: a changed end caused the problems %v, want one", end, r.problems)
 		}
 		r.mustGive(fmt.Sprintf("%q changed", end), map[string]string{"-p/s.jsonl": first + "\t" + end + second})
 	}

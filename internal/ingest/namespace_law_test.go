@@ -87,12 +87,12 @@ func namespaceLaw(rt *rapid.T, dir string, agent agents.Agent, play func(*rapid.
 		part := r.of(namespace)
 		part.mustBe(alone)
 		if got, want := part.given(), alone.given(); !reflect.DeepEqual(got, want) {
-			rt.Fatalf("in %s files come back as\n%q\nalone as\n%q", namespace, got, want)
+			rt.Fatalf("the restored files of %s are\n%q\nwant those of an ingester of its own\n%q", namespace, got, want)
 		}
 		sessions += len(alone.sessions())
 	}
 	if len(r.where()) != sessions {
-		rt.Fatalf("sessions are in %v, want %d", r.where(), sessions)
+		rt.Fatalf("sessions are in the namespaces %v, want %d sessions", r.where(), sessions)
 	}
 }
 

@@ -45,7 +45,7 @@ func await(t *testing.T, what string, is func() bool) {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	t.Fatalf("%s did not come", what)
+	t.Fatalf("timeout: got no %s", what)
 }
 
 // waits returns the number of bytes that wait for a cwd.
@@ -93,7 +93,7 @@ func TestNamespaceLive(t *testing.T) {
 	await(t, "a line behind it", lines(9))
 	r.mustBeIn("at the end", map[string]string{"claude/-p/s": "shop", "claude/-p/t": "mill", "claude/-p/u": "default", "claude/-p/v": "default"})
 	if got := r.of("mill").given()["-p/t.jsonl"]; got != snapshot || in.waits() != 0 {
-		t.Errorf("it comes back as %q; %d bytes wait", got, in.waits())
+		t.Errorf("the restored files are %q; %d bytes wait", got, in.waits())
 	}
 }
 

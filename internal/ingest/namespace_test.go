@@ -95,7 +95,7 @@ func TestNamespaces(t *testing.T) {
 	r.mustBeIn("after an import", map[string]string{"claude/-shop/s": "shop", "claude/-mill/s": "mill", "claude/-pier/s": "default", "claude/-none/s": "default",
 		"claude/-late/s": "default", "claude/-odd/s": "default", "claude/-odd/s2": "default", "claude/-torn/s": "default", "claude/-blank/s": "shop"})
 	if want := map[string]int{"/shop": 2, "/mill": 1, "/pier": 1, "/odd": 2}; !maps.Equal(asked, want) {
-		t.Errorf("asked are %v, want %v", asked, want)
+		t.Errorf("the route was asked about %v, want %v", asked, want)
 	}
 	if len(r.problems) != 1 || !strings.Contains(r.problems[0].Reason, "no namespace") {
 		t.Errorf("problems are %v, want one", r.problems)
@@ -105,7 +105,7 @@ func TestNamespaces(t *testing.T) {
 	maps.Copy(given, r.of("default").given())
 	files["-torn/s.jsonl"] = snapshot
 	if !maps.Equal(given, files) {
-		t.Errorf("files come back as %q", given)
+		t.Errorf("the restored files are %q", given)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestLeftAlone(t *testing.T) {
 	r.run()
 	r.mustBeIn("when it goes on", want)
 	if r.alone != 1 {
-		t.Errorf("%d sessions are left alone, want one with two files", r.alone)
+		t.Errorf("got %d declined sessions, want one with two files", r.alone)
 	}
 	r.write("-secret/s.jsonl", promptsIn("/secret", 5, 1))
 	r.run()
@@ -155,7 +155,7 @@ func TestLeftAlone(t *testing.T) {
 	r.write("-secret/s.jsonl", theirs)
 	r.run()
 	if got := r.where()["claude/-secret/s"]; got != "default" {
-		t.Errorf("with the state lost it is in %q, want that it is taken as it is said now", got)
+		t.Errorf("without the state the session is in %q, want the namespace of the current route", got)
 	}
 }
 
@@ -234,10 +234,10 @@ func TestNamespaceState(t *testing.T) {
 	r.run()
 	r.mustBeIn("under another name", map[string]string{"claude/-p/s": "shop", "claude/-q/s": "mill"})
 	if got := r.of("shop").field("claude/-p/s", fieldGone); got != "true" {
-		t.Errorf("without its file it says %q", got)
+		t.Errorf("the field gone without the file is %q", got)
 	}
 	if got := r.of("shop").given(); got[name] != content+promptsIn("/mill", 2, 1) || got[sub] != sidechain("/mill", 10, 2) {
-		t.Errorf("files come back as %q", got)
+		t.Errorf("the restored files are %q", got)
 	}
 }
 
@@ -277,12 +277,12 @@ func TestNamespaceMoves(t *testing.T) {
 	r.move(name, away)
 	r.run()
 	if got := r.of("shop").field("codex/"+threadID, "status"); got != `"archived"` {
-		t.Errorf("in the archive its status is %s", got)
+		t.Errorf("the status in the archive is %s", got)
 	}
 	r.remove(away)
 	r.run()
 	if got := r.of("shop").field("codex/"+threadID, fieldGone); got != "true" {
-		t.Errorf("without its file it says %q", got)
+		t.Errorf("the field gone without the file is %q", got)
 	}
 	r.mustBeIn("when it is gone", map[string]string{"codex/" + threadID: "shop"})
 
@@ -296,7 +296,7 @@ func TestNamespaceMoves(t *testing.T) {
 	g.remove(chat)
 	g.run()
 	if got := g.of("shop").field("gemini/"+id, fieldGone); got != "true" {
-		t.Errorf("without its file it says %q", got)
+		t.Errorf("the field gone without the file is %q", got)
 	}
 	g.mustBeIn("when it is gone", map[string]string{"gemini/" + id: "shop"})
 }
@@ -326,7 +326,7 @@ func TestNamespaceForks(t *testing.T) {
 		r.mustBeIn("a fork of one that is "+now, want)
 		ledger := r.of(want["codex/"+child]).session("codex/" + child).Ledger
 		if now == "none" && (ledger.Fork != nil || ledger.Parent == nil || len(r.problems) != 1) || now != "none" && (ledger.Fork == nil || len(r.problems) > 0) {
-			t.Errorf("of one that is %s it is a fork of %v, with the parent %v; %v", now, ledger.Fork, ledger.Parent, r.problems)
+			t.Errorf("parent is %s: the session is a fork of %v with the parent %v; problems %v", now, ledger.Fork, ledger.Parent, r.problems)
 		}
 	}
 }

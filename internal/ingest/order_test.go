@@ -109,7 +109,7 @@ func (r *rig) mustBe(other *rig) {
 		got, want := r.view(id), other.view(id)
 		got.Rewinds, want.Rewinds = len(r.session(id).Ledger.Rewinds), len(other.session(id).Ledger.Rewinds)
 		if !reflect.DeepEqual(got, want) {
-			r.t.Fatalf("%s is\n%+v\nin order\n%+v", id, got, want)
+			r.t.Fatalf("session %s is\n%+v\nafter reading in order\n%+v", id, got, want)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func TestRecordedOrder(t *testing.T) {
 		threads += len(home)
 	}
 	if threads < 4 {
-		t.Errorf("%d files were recorded", threads)
+		t.Errorf("found %d recorded files", threads)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestOrderOfTheLost(t *testing.T) {
 		}
 	}
 	if want := []string{rolloutName(first), rolloutName(second)}; !slices.Equal(order, want) {
-		t.Errorf("files are read as %q, want %q", order, want)
+		t.Errorf("the order of reading is %q, want %q", order, want)
 	}
 	if len(r.problems) == 0 {
 		t.Errorf("no problem reports the missing parent")

@@ -64,7 +64,7 @@ func recordedHomes(t *testing.T) map[string]*rig {
 		homes[filepath.Base(folder)] = r
 	}
 	if len(homes) < 2 {
-		t.Fatalf("%d homes were recorded", len(homes))
+		t.Fatalf("found %d recorded homes", len(homes))
 	}
 	return homes
 }
@@ -97,7 +97,7 @@ func TestRecordedCodex(t *testing.T) {
 		disk, want := r.files(), 0
 		for name, content := range r.given() {
 			if disk[name] != content {
-				t.Errorf("%s: %s does not come back", version, name)
+				t.Errorf("%s: %s is not restored", version, name)
 			}
 		}
 		contents := make(map[string]string)
@@ -120,7 +120,7 @@ func TestRecordedCodex(t *testing.T) {
 				case sessions[stem] != "codex/"+stem:
 					reverts++
 					if base.EndByteOffset > 0 && !goesTo(s, to) {
-						t.Errorf("%s: %s goes back to %v, want %v", version, stem, s.Ledger.Rewinds, to)
+						t.Errorf("%s: the rewinds of %s are %v, want %v", version, stem, s.Ledger.Rewinds, to)
 					}
 				case s.Ledger.Fork == nil || *s.Ledger.Fork != (events.Fork{Session: "codex/" + m.ForkedFrom, Offset: to}):
 					t.Errorf("%s: %s is a fork of %v, want %v", version, stem, s.Ledger.Fork, to)
@@ -136,24 +136,24 @@ func TestRecordedCodex(t *testing.T) {
 					usages++
 					want := events.Tokens{Input: u.Input - u.Cached, CacheRead: u.Cached, Output: u.Output, Reasoning: u.Reasoning}
 					if got := usageIn(r, s); got != want {
-						t.Errorf("%s: %s took %+v, want %+v", version, stem, got, want)
+						t.Errorf("%s: the usage of %s is %+v, want %+v", version, stem, got, want)
 					}
 					break
 				}
 			}
 		}
 		if lines != want {
-			t.Errorf("%s: %d events of %d lines", version, lines, want)
+			t.Errorf("%s: got %d events, want %d", version, lines, want)
 		}
 		before := len(r.records())
 		r.lose()
 		r.run()
 		if n := len(r.records()); n != before {
-			t.Errorf("%s: %d events more when it is read again", version, n-before)
+			t.Errorf("%s: a second reading added %d events", version, n-before)
 		}
 	}
 	if forks == 0 || reverts == 0 || usages == 0 {
-		t.Errorf("%d forks, %d reverts, %d sums of usage were recorded", forks, reverts, usages)
+		t.Errorf("found %d recorded forks, %d reverts and %d sums of usage", forks, reverts, usages)
 	}
 }
 
@@ -226,7 +226,7 @@ func TestRecordedThreads(t *testing.T) {
 		}
 	}
 	if asked < 2 {
-		t.Errorf("Codex was asked %d times", asked)
+		t.Errorf("found %d answers of Codex, want more", asked)
 	}
 }
 

@@ -339,7 +339,7 @@ func (r *rig) check(dir string) {
 	given := r.given()
 	for name, content := range disk {
 		if want := whole(content); given[name] != want {
-			r.t.Fatalf("%s comes back as\n%q\nwant\n%q", name, given[name], want)
+			r.t.Fatalf("the restored file %s is\n%q\nwant\n%q", name, given[name], want)
 		}
 	}
 	other := newRig(r.t, dir, r.agent)
@@ -353,7 +353,7 @@ func (r *rig) check(dir string) {
 			a, b := reflect.ValueOf(got), reflect.ValueOf(want)
 			for i := range a.NumField() {
 				if x, y := a.Field(i).Interface(), b.Field(i).Interface(); !reflect.DeepEqual(x, y) {
-					r.t.Fatalf("%s: %s is\n%+v\nas an import\n%+v", id, a.Type().Field(i).Name, x, y)
+					r.t.Fatalf("%s: %s is\n%+v\nafter an import\n%+v", id, a.Type().Field(i).Name, x, y)
 				}
 			}
 		}
@@ -361,7 +361,7 @@ func (r *rig) check(dir string) {
 	ids := make(map[string]bool)
 	for _, rec := range r.records() {
 		if key := rec.Subject.ID + "\n" + rec.Source + "\n" + rec.ID; ids[key] {
-			r.t.Fatalf("%s is there twice", rec.ID)
+			r.t.Fatalf("record %s is stored twice", rec.ID)
 		} else {
 			ids[key] = true
 		}
@@ -392,7 +392,7 @@ func (r *rig) route() func(source, cwd string) (string, bool) {
 	}
 	return func(source, cwd string) (string, bool) {
 		if source != "home" {
-			r.t.Errorf("asked of source %q", source)
+			r.t.Errorf("the route was asked about the source %q", source)
 		}
 		if cwd == "" {
 			return "", true

@@ -60,11 +60,11 @@ func TestDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := read(t, d, "x/y/z.json"); got != "two" {
-		t.Errorf("read %q", got)
+		t.Errorf("got the content %q", got)
 	}
 	e, err := d.Stat(ctx, "x/y/z.json")
 	if err != nil || e.Size != 3 || e.Dir || e.Name != "z.json" || runtime.GOOS != "windows" && e.Mode != 0o644 {
-		t.Errorf("stat %+v, %v", e, err)
+		t.Errorf("stat: got %+v, error %v", e, err)
 	}
 	for range 2 {
 		if err := d.Append(ctx, "x/log", []byte("l\n")); err != nil {
@@ -72,30 +72,30 @@ func TestDir(t *testing.T) {
 		}
 	}
 	if got := read(t, d, "x/log"); got != "l\nl\n" {
-		t.Errorf("appended %q", got)
+		t.Errorf("the content after an append is %q", got)
 	}
 	list, err := d.List(ctx, "x")
 	if err != nil || len(list) != 2 || list[0].Name != "log" || !list[1].Dir {
-		t.Errorf("list %+v, %v", list, err)
+		t.Errorf("list: got %+v, error %v", list, err)
 	}
 	if list, err := d.List(ctx, ""); err != nil || len(list) != 1 {
-		t.Errorf("list %+v, %v", list, err)
+		t.Errorf("list: got %+v, error %v", list, err)
 	}
 	if err := d.Delete(ctx, "x/log"); err != nil {
 		t.Error(err)
 	}
 	if _, err := d.Stat(ctx, "x/log"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("stat of what is gone: %v", err)
+		t.Errorf("stat of a deleted file: %v", err)
 	}
 	broken := errors.New("broken")
 	if err := d.Write(ctx, "x/y/z.json", 0o644, func(w io.Writer) error { fmt.Fprint(w, "half"); return broken }); !errors.Is(err, broken) {
-		t.Errorf("write: %v", err)
+		t.Errorf("a failing write: %v", err)
 	}
 	if got := read(t, d, "x/y/z.json"); got != "two" {
-		t.Errorf("a write that failed left %q", got)
+		t.Errorf("the content after a failed write is %q", got)
 	}
 	if entries, _ := os.ReadDir(filepath.Join(name, "x", "y")); len(entries) != 1 {
-		t.Errorf("%d files are left", len(entries))
+		t.Errorf("got %d files", len(entries))
 	}
 }
 
@@ -120,10 +120,10 @@ func TestDirIsConfined(t *testing.T) {
 		t.Skipf("no symbolic links here: %v", err)
 	}
 	if _, err := d.Read(ctx, "up/outside"); err == nil {
-		t.Error("read through a link that leads out")
+		t.Error("a read followed a link out of the folder")
 	}
 	if err := d.Write(ctx, "up/outside", 0o644, text("x")); err == nil {
-		t.Error("wrote through a link that leads out")
+		t.Error("a write followed a link out of the folder")
 	}
 }
 
@@ -137,7 +137,7 @@ func TestModes(t *testing.T) {
 		}
 	}
 	if layouts.FileMode(0) != 0o644 || layouts.FileMode(0o755) != 0o755 {
-		t.Error("modes do not come back")
+		t.Error("modes do not survive the conversion")
 	}
 }
 
@@ -216,22 +216,22 @@ func TestDirSynced(t *testing.T) {
 func TestDirMoved(t *testing.T) {
 	d, name := openDir(t)
 	if d.Moved() {
-		t.Error("moved, and nobody did")
+		t.Error("Moved reports true for an unmoved folder")
 	}
 	if err := errors.Join(os.Rename(name, name+"2"), os.Mkdir(name, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	if !d.Moved() {
-		t.Error("not moved, and another one is there")
+		t.Error("Moved reports false for a replaced folder")
 	}
 	if err := errors.Join(d.Reopen(), d.Write(t.Context(), "x", 0o644, text("x"))); err != nil || d.Moved() {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(name, "x")); err != nil {
-		t.Errorf("it writes elsewhere: %v", err)
+		t.Errorf("a write to a replaced folder: %v", err)
 	}
 	if list, err := os.ReadDir(name + "2"); err != nil || len(list) > 0 {
-		t.Errorf("it writes to the one that was moved away: %v, %v", list, err)
+		t.Errorf("the moved folder has %v, error %v", list, err)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestDirOdd(t *testing.T) {
 	defer l.Close()
 	for _, odd := range []string{"l-out", "l-in", "l-folder", "l-up", "l-none", "l-self", "pipe", "socket"} {
 		if e, err := d.Stat(ctx, odd); err != nil || e.Size != -1 || e.Dir {
-			t.Errorf("%s is %+v, %v", odd, e, err)
+			t.Errorf("stat of %s: got %+v, error %v", odd, e, err)
 		}
 		r, err := d.Read(ctx, odd)
 		if err == nil {
@@ -68,10 +68,10 @@ func TestDirOdd(t *testing.T) {
 	must(t, d.Write(ctx, "l-in", 0o644, text("a file")))
 	must(t, d.Delete(ctx, "l-out"))
 	if got := read(t, d, "l-in") + read(t, d, "in/file"); got != "a fileinside" {
-		t.Errorf("read %q", got)
+		t.Errorf("got the content %q", got)
 	}
 	if data, err := os.ReadFile(filepath.Join(name, "..", "outside")); err != nil || string(data) != "outside" {
-		t.Errorf("outside is %q, %v", data, err)
+		t.Errorf("the file outside has %q, error %v", data, err)
 	}
 	list, err := d.List(ctx, "")
 	must(t, err)
@@ -82,7 +82,7 @@ func TestDirOdd(t *testing.T) {
 		}
 	}
 	if odd != 6 || len(list) != 8 {
-		t.Errorf("listed as %+v", list)
+		t.Errorf("the list is %+v", list)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestDirAppendToShared(t *testing.T) {
 		must(t, d.Append(t.Context(), "a/log", []byte("2\n")))
 	}
 	if data, err := os.ReadFile(filepath.Join(name, "..", "copy")); err != nil || string(data) != "1\n" {
-		t.Errorf("the other name has %q, %v", data, err)
+		t.Errorf("the content under the other name is %q, error %v", data, err)
 	}
 	if e, err := d.Stat(t.Context(), "a/log"); err != nil || e.Mode != 0o600 || read(t, d, "a/log") != "1\n2\n2\n" {
 		t.Errorf("%+v, %v, %q", e, err, read(t, d, "a/log"))
@@ -141,7 +141,7 @@ func TestDirAdversary(t *testing.T) {
 	for n := 0; n < rounds || done < rounds/20; n++ {
 		if r, err := d.Read(ctx, "d/x"); err == nil {
 			if data, _ := io.ReadAll(r); strings.Contains(string(data), canary) {
-				t.Fatal("read what is outside")
+				t.Fatal("a read returned content from outside the folder")
 			}
 			r.Close()
 			done++
@@ -149,7 +149,7 @@ func TestDirAdversary(t *testing.T) {
 		if list, err := d.List(ctx, "d"); err == nil {
 			for _, e := range list {
 				if e.Size == int64(len(canary)) {
-					t.Fatalf("listed as %+v", e)
+					t.Fatalf("the list has %+v", e)
 				}
 			}
 			done++
@@ -171,18 +171,18 @@ func TestDirAdversary(t *testing.T) {
 	must(t, err)
 	for _, e := range entries {
 		if data, err := os.ReadFile(filepath.Join(outside, e.Name())); err != nil || string(data) != canary {
-			t.Errorf("outside: %s is %q, %v", e.Name(), data, err)
+			t.Errorf("the file %s outside has %q, error %v", e.Name(), data, err)
 		}
 	}
 	if left, err := os.ReadDir(filepath.Join(name, "real")); err != nil || len(entries) != 2 || len(left) != 0 {
-		t.Errorf("outside are %v, behind the link is %v, %v", entries, left, err)
+		t.Errorf("the folder outside has %v, the target of the link has %v, error %v", entries, left, err)
 	}
 }
 
 // If an editor saves by a rename during a swap, its content is not lost: it is the displaced file, or it is in place.
 func TestDirSwapWhileSaved(t *testing.T) {
 	if !hasExchange(t) {
-		t.Skip("the file system has no exchange of names")
+		t.Skip("the file system cannot exchange names")
 	}
 	d, name := openDir(t)
 	ctx := t.Context()
@@ -261,18 +261,18 @@ func TestDirBecomesLink(t *testing.T) {
 	must(t, os.RemoveAll(name))
 	must(t, os.Symlink(outside, name))
 	if err := d.Reopen(); !errors.Is(err, layouts.ErrNotFile) || !d.Moved() {
-		t.Errorf("it is opened where a link leads: %v, moved %v", err, d.Moved())
+		t.Errorf("Reopen followed a link: %v, moved %v", err, d.Moved())
 	}
 	if list, err := d.List(t.Context(), ""); err == nil && len(list) > 0 {
-		t.Errorf("it has %v", list)
+		t.Errorf("the folder has %v", list)
 	}
 	must(t, os.Remove(name))
 	must(t, os.Symlink(filepath.Join(outside, "none"), name))
 	if err := d.Reopen(); err == nil {
-		t.Error("it is made where a link leads")
+		t.Error("the folder was created at the target of a link")
 	}
 	must(t, os.Remove(name))
 	if err := errors.Join(d.Reopen(), d.Write(t.Context(), "x", 0o644, text("x"))); err != nil || d.Moved() {
-		t.Errorf("it is not made where it was: %v", err)
+		t.Errorf("the folder was not created at its own path: %v", err)
 	}
 }

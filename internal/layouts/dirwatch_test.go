@@ -85,9 +85,9 @@ func (w *watched) await(what, path string) {
 		select {
 		case <-w.more:
 		case err := <-w.ended:
-			w.t.Fatalf("%s: watching ended: %v", what, err)
+			w.t.Fatalf("%s: Watch ended: %v", what, err)
 		case <-late:
-			w.t.Fatalf("%s: %q is not said, but %v", what, path, w.said)
+			w.t.Fatalf("%s: %q was not reported; reported were %v", what, path, w.said)
 		}
 	}
 }
@@ -126,14 +126,14 @@ func TestDirWatch(t *testing.T) {
 	w.must(os.WriteFile(w.full("n/x.tally-tmp-1"), nil, 0o644), os.WriteFile(w.full("n/more"), nil, 0o644))
 	w.edit("n/again")
 	if w.everSaid("n/x.tally-tmp-1") {
-		t.Error("a temporary file is said")
+		t.Error("a temporary file was reported")
 	}
 	w.must(os.Rename(w.name, w.name+"2"))
 	if err := <-w.ended; !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the folder itself is moved: %v", err)
+		t.Errorf("Watch after a move of the folder: %v", err)
 	}
 	if !w.everSaid("") {
-		t.Error("that anything may have changed is not said")
+		t.Error("the move was not reported as a change of everything")
 	}
 }
 

@@ -23,7 +23,7 @@ func TestFoldedName(t *testing.T) {
 		}, name)
 		for form, other := range map[string]string{"NFC": norm.NFC.String(name), "NFD": norm.NFD.String(name), "upper case": upper} {
 			if have := layouts.FoldedName(other); have != want {
-				t.Fatalf("%q is %q, and in %s, %q, %q", name, want, form, other, have)
+				t.Fatalf("the folded name of %q is %q, but in %s form, %q, it is %q", name, want, form, other, have)
 			}
 		}
 	}))

@@ -25,7 +25,7 @@ func TestFileName(t *testing.T) {
 	}
 	for _, name := range []string{"a=41", "a:b", "CON", "", "x.", strings.Repeat("x", 201), layouts.FileName(strings.Repeat("x", 201))} {
 		if id, ok := layouts.ParseFileName(name); ok {
-			t.Errorf("%q was read as that of %q", name, id)
+			t.Errorf("ParseFileName(%q) = %q, want a refusal", name, id)
 		}
 	}
 }
@@ -38,13 +38,13 @@ func TestFileNameLaw(t *testing.T) {
 		a, b := ids.Draw(t, "a"), ids.Draw(t, "b")
 		name := layouts.FileName(a)
 		if !filepath.IsLocal(name) || !layouts.IsFileName(name) || len(name) > 200 || strings.ContainsAny(name, `/\:`) {
-			t.Fatalf("%q is no safe name", name)
+			t.Fatalf("%q is not a safe name", name)
 		}
 		if back, ok := layouts.ParseFileName(name); ok != !layouts.IsShortened(name) || ok && back != a {
-			t.Fatalf("%q became %q, and that %q, %v", a, name, back, ok)
+			t.Fatalf("the name of %q is %q, which parses to %q, %v", a, name, back, ok)
 		}
 		if a != b && name == layouts.FileName(b) {
-			t.Fatalf("%q and %q are both %q", a, b, name)
+			t.Fatalf("%q and %q have the same name %q", a, b, name)
 		}
 	})
 }

@@ -45,7 +45,7 @@ func TestMetrics(t *testing.T) {
 	m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 	body := answer.Body.String()
 	if strings.Contains(body, "kind:doc") {
-		t.Errorf("what has no limit is there:\n%s", body)
+		t.Errorf("the output has scopes without a limit:\n%s", body)
 	}
 	for _, want := range []string{
 		"tally_append_events_total 3\n", `tally_append_duration_seconds_count{result="ok"} 3`, `tally_append_duration_seconds_count{result="error"} 1`,
@@ -54,7 +54,7 @@ func TestMetrics(t *testing.T) {
 		`tally_quota_live_bytes{scope="store"} 11`, `tally_quota_live_bytes{scope="owner:\"a\n"} 5`, `tally_quota_limit_bytes{scope="owner:\"a\n"} 6`,
 	} {
 		if !strings.Contains(body, want) {
-			t.Errorf("there is no %q in\n%s", want, body)
+			t.Errorf("the output lacks %q:\n%s", want, body)
 		}
 	}
 }

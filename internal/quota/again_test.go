@@ -71,7 +71,7 @@ func TestAgain(t *testing.T) {
 	must(true, "sixth", large)
 	must(false, "3", large)
 	if _, refused := errors.AsType[*events.InvalidError](l.nameFrom("urn:other", "3", large)); !refused {
-		t.Error("an event of another source, with the id of one that is there, is not refused")
+		t.Error("an event of another source with a stored id was admitted, want a refusal")
 	}
 	must(false, "small", small)
 	must(false, "small again", small)
@@ -97,7 +97,7 @@ func TestAgainAtOnce(t *testing.T) {
 	}
 	work.Wait()
 	if stored.Load() != 5 {
-		t.Errorf("%d of 40 are stored, want 5", stored.Load())
+		t.Errorf("stored %d of 40 events, want 5", stored.Load())
 	}
 }
 

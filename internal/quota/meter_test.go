@@ -106,7 +106,7 @@ func TestRefusal(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	if _, err := l.Last(t.Context(), doc("c")); !errors.Is(err, log.ErrNotFound) {
-		t.Errorf("what was refused is there: %v", err)
+		t.Errorf("the head of the refused document: %v", err)
 	}
 	put(t, l, doc("c"), written("bob", 1000))                // of another owner
 	put(t, l, doc("a"), written("ann", 60))                  // as large as before
@@ -121,12 +121,12 @@ func TestRefusal(t *testing.T) {
 		t.Errorf("ann has %d live bytes, want 10 of a and 30 of b2", have)
 	}
 	if err := tryPut(t, l, doc("f"), written("ann", 61)); err == nil {
-		t.Error("61 bytes fit into the 60 that are left")
+		t.Error("61 bytes were admitted with 60 bytes left")
 	}
 	put(t, l, doc("f"), written("ann", 60))
 	limit(t, m, "owner:ann", 50) // below the current use, which stays
 	if err := tryPut(t, l, doc("g"), written("ann", 1)); err == nil {
-		t.Error("above the limit something was added")
+		t.Error("bytes were added above the limit")
 	}
 	put(t, l, doc("f"), written("ann", 59))
 	limit(t, m, "owner:ann", 0)
@@ -146,7 +146,7 @@ func TestScopes(t *testing.T) {
 		limit(t, m, scope, 5)
 		sub := events.Document("other", kind, "x")
 		if err := tryPut(t, l, sub, written("", 6)); err == nil {
-			t.Errorf("%s: 6 bytes of 5", scope)
+			t.Errorf("%s: 6 bytes were admitted with a limit of 5", scope)
 		}
 		put(t, l, sub, written("", 5))
 		put(t, l, events.Document("", events.KindBlob, strings.Repeat("0", 64)), written("", 100))
@@ -162,22 +162,22 @@ func TestSeveralSubjects(t *testing.T) {
 	move := []log.Part{{Subject: doc("b"), Expect: log.At(0), Events: []events.Event{written("ann", 101)}}, {Subject: doc("a"), Expect: log.At(1), Events: []events.Event{deleted(t, doc("a"), "renamed")}},
 		{Subject: doc("c"), Expect: log.At(0)}}
 	if _, err := l.AppendAll(t.Context(), move...); !errors.Is(err, log.ErrQuota) {
-		t.Errorf("101 bytes of 100: %v", err)
+		t.Errorf("101 bytes with a limit of 100: %v", err)
 	}
 	move[0].Events[0] = written("ann", 100)
 	move[0].Expect = log.At(7)
 	if _, err := l.AppendAll(t.Context(), move...); !errors.Is(err, log.ErrConflict) {
-		t.Errorf("a document that is there at @7: %v", err)
+		t.Errorf("move a document at the wrong offset @7: %v", err)
 	}
 	if u, _ := m.Usage(t.Context()); u[0].Bytes != 100 || u[0].Documents != 1 {
-		t.Errorf("after a move that failed: %+v", u)
+		t.Errorf("the usage after a failed move is %+v", u)
 	}
 	move[0].Expect = log.At(0)
 	if _, err := l.AppendAll(t.Context(), move...); err != nil {
 		t.Fatal(err)
 	}
 	if u, _ := m.Usage(t.Context()); u[0].Bytes != 100 || u[0].Documents != 1 {
-		t.Errorf("after a move: %+v", u)
+		t.Errorf("the usage after a move is %+v", u)
 	}
 }
 
@@ -224,11 +224,11 @@ func together(t *testing.T, build func(*Meter) admission) (stored int64) {
 // Concurrent writers reach a limit exactly and never exceed it.
 func TestTogether(t *testing.T) {
 	if stored := together(t, admits); stored != writers*perWriter/2 {
-		t.Errorf("%d events are stored, want %d", stored, writers*perWriter/2)
+		t.Errorf("stored %d events, want %d", stored, writers*perWriter/2)
 	}
 }
 
-// The test above fails for a meter that reserves nothing.
+// The workload of TestTogether exceeds the limit with a meter that reserves nothing, so TestTogether detects one.
 func TestTogetherFindsWhoReservesNothing(t *testing.T) {
 	broken := func(m *Meter) admission {
 		return func(ctx context.Context, parts []log.Part) (func([]log.Ack, error), error) {
@@ -245,7 +245,7 @@ func TestTogetherFindsWhoReservesNothing(t *testing.T) {
 			return
 		}
 	}
-	t.Error("it never passed the limit: the test proves nothing")
+	t.Error("a meter without reservations never exceeded the limit")
 }
 
 // Concurrent writers write, grow, shrink, delete and give away the same documents, and some get no answer. Afterwards
@@ -285,7 +285,7 @@ func TestShared(t *testing.T) {
 	}
 	anew, err := Read(t.Context(), logtest.OpenOn(t, mem, log.Config{}), 0, limits)
 	if diff := cmp.Diff(anew, have); err != nil || diff != "" {
-		t.Errorf("the log has (-) and the meter says (+): %v\n%s", err, diff)
+		t.Errorf("the log (-) and the meter (+) differ, error %v:\n%s", err, diff)
 	}
 	for _, u := range anew {
 		if u.Limit > 0 && u.Bytes > u.Limit {
@@ -382,7 +382,7 @@ func TestModel(t *testing.T) {
 	}
 	anew, err := Read(t.Context(), plain, 0, Limits{"store": MaxLimit})
 	if diff := cmp.Diff(want.usage(), anew); err != nil || diff != "" {
-		t.Errorf("anew: %v\n%s", err, diff)
+		t.Errorf("a new count differs, error %v:\n%s", err, diff)
 	}
 }
 
@@ -420,25 +420,25 @@ func TestByReference(t *testing.T) {
 	put(t, l, doc("early"), later) // there are no limits yet
 	limit(t, m, "owner:ann", 1000)
 	if err := tryPut(t, l, doc("x"), early); err == nil || !strings.Contains(err.Error(), "dataref") {
-		t.Errorf("nothing to refer to: %v", err)
+		t.Errorf("a reference to missing content: %v", err)
 	}
 	if have := used(t, m, "store"); have != 7 {
-		t.Errorf("%d bytes, want the 7 that can be read", have)
+		t.Errorf("got %d bytes, want the 7 that can be read", have)
 	}
 	ref := blob(t, l, content)
 	if have := used(t, m, "store"); have != int64(len(content)) {
-		t.Errorf("%d bytes, want the %d that can be read by now", have, len(content))
+		t.Errorf("got %d bytes, want the %d that can be read by now", have, len(content))
 	}
 	for _, id := range []string{"a", "b"} {
 		put(t, l, doc(id), written("ann", 0).WithExtension(events.ExtDataRef, ref))
 	}
 	if have := used(t, m, "store"); have != 3*int64(len(content)) {
-		t.Errorf("%d bytes in three documents", have)
+		t.Errorf("got %d bytes in three documents", have)
 	}
 	whole := events.Document("", events.KindBlob, hex.EncodeToString(sum[:]))
 	put(t, l, whole, deleted(t, whole, events.ReasonPurged))
 	if have := used(t, m, "store"); have != 7 {
-		t.Errorf("%d bytes, want the 7 that can be read after the purge", have)
+		t.Errorf("got %d bytes, want the 7 that can be read after the purge", have)
 	}
 }
 
@@ -458,7 +458,7 @@ func TestUnknown(t *testing.T) {
 	must := func(fits bool, err error) {
 		t.Helper()
 		if (err == nil) != fits {
-			t.Errorf("%v, want that it fits: %v", err, fits)
+			t.Errorf("got the error %v, want admission: %v", err, fits)
 		}
 	}
 	must(true, admit(doc("a"), written("", 40), unknown))
@@ -498,14 +498,14 @@ func TestLimitMeanwhile(t *testing.T) {
 	<-g.waits
 	limit(t, m, "store", 60)
 	if have := used(t, m, "store"); have != 0 {
-		t.Errorf("%d bytes before anything is stored", have)
+		t.Errorf("got %d bytes before the first append", have)
 	}
 	close(g.open)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	if have := used(t, m, "store"); have != 50 {
-		t.Errorf("%d bytes, want 50", have)
+		t.Errorf("got %d bytes, want 50", have)
 	}
 }
 
@@ -522,12 +522,12 @@ func TestContentMeanwhile(t *testing.T) {
 	<-g.waits
 	limit(t, m, "store", 60)
 	if have := used(t, m, "store"); have != 0 {
-		t.Errorf("%d bytes before the content is there", have)
+		t.Errorf("got %d bytes before the content is stored", have)
 	}
 	close(g.open)
 	<-done
 	if have := used(t, m, "store"); have != int64(len(content)) {
-		t.Errorf("%d bytes, want %d", have, len(content))
+		t.Errorf("got %d bytes, want %d", have, len(content))
 	}
 }
 
@@ -547,7 +547,7 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := tryPut(t, l, doc("a"), written("", 11)); err == nil {
-		t.Error("11 bytes of 10")
+		t.Error("11 bytes were admitted with a limit of 10")
 	}
 	for text, newer := range map[string]bool{`{"version":2}`: true, `{"version":0}`: false, `{`: false, `{"version":1,"limits":{"x":1}}`: false, `{"version":1,"limits":{"store":0}}`: false} {
 		if err := os.WriteFile(filepath.Join(dir, FileName), []byte(text), 0o600); err != nil {
@@ -574,7 +574,7 @@ func TestWarns(t *testing.T) {
 	}{{79, 100, 79, false}, {80, 100, 80, true}, {799, 1000, 79, false}, {29, 100, 29, false}, {0, 0, 0, false}, {100, 0, 0, false}, {300, 100, 300, true}, {MaxLimit - 1, MaxLimit, 99, true}} {
 		u := projector.Usage{Bytes: x.bytes, Limit: x.limit}
 		if u.Percent() != x.percent || u.Warns() != x.warns {
-			t.Errorf("%d of %d: %d %%, warns %v", x.bytes, x.limit, u.Percent(), u.Warns())
+			t.Errorf("%d of %d bytes: got %d %%, warns %v", x.bytes, x.limit, u.Percent(), u.Warns())
 		}
 	}
 }

@@ -95,7 +95,7 @@ func checkAgrees(t interface {
 	if e, ok := errors.AsType[*SyntaxError](err); ok {
 		stricter = stricter || e.Reason == tooDeep
 		if e.Offset < 0 || e.Offset > int64(len(b)) {
-			t.Fatalf("offset %d of %d", e.Offset, len(b))
+			t.Fatalf("the error's offset is %d in %d bytes", e.Offset, len(b))
 		}
 	}
 	switch want := json.Valid(b); {
@@ -170,7 +170,7 @@ func TestPlain(t *testing.T) {
 				want = n
 			}
 			if got := plain(b, 0); got != want {
-				t.Fatalf("plain with %#x at %d: %d", c, n, got)
+				t.Fatalf("plain with %#x at %d: got %d", c, n, got)
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func FuzzCheck(f *testing.F) {
 		Equal(b, compact) // must not panic, whatever b is
 		if Check(b) != nil {
 			if _, err := Object(b); err == nil {
-				t.Fatalf("Object reads %q", b)
+				t.Fatalf("Object accepted %q", b)
 			}
 			return
 		}

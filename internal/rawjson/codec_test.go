@@ -23,9 +23,9 @@ type (
 	Outer struct {
 		Deep string `json:"deep,omitempty"`
 	}
-	// point takes over with a value receiver for writing.
+	// point has a codec of its own, with a value receiver for writing.
 	point struct{ x, y int }
-	// shout takes over with pointer receivers only.
+	// shout has a codec of its own, with pointer receivers only.
 	shout string
 	empt  struct{}
 	hides struct{ a int } //lint:ignore U1000 that it is not written is tested
@@ -61,8 +61,8 @@ func (s *shout) ParseRawJSON(raw []byte) error {
 	return err
 }
 
-// all has every kind of field. Those that Marshal writes as null when they are
-// nil are omitted when empty, as null is not read back.
+// all has every kind of field. A field that Marshal writes as null when it is nil has omitempty, because Unmarshal does
+// not read null back.
 type all struct {
 	inner
 	Outer
@@ -218,7 +218,7 @@ func TestMarshalRefuses(t *testing.T) {
 		got, err := Append([]byte("kept"), c.v)
 		mustField(t, err, c.want)
 		if string(got) != "kept" {
-			t.Errorf("dst became %q", got)
+			t.Errorf("Append changed dst to %q", got)
 		}
 	}
 	_, err := Marshal([]broken{{"nul"}, {"[["}})
@@ -229,10 +229,10 @@ func TestMarshalRefuses(t *testing.T) {
 		t.Errorf("cycle: %.100v", err)
 	}
 	if _, err := Marshal([]point{{-1, 0}}); !errors.Is(err, errNegative) {
-		t.Errorf("cause is lost in %v", err)
+		t.Errorf("%v does not wrap its cause", err)
 	}
 	if _, err := Marshal(payload{[]entry{{Turn: deep[1 : len(deep)-1]}}}); err != nil {
-		t.Errorf("just deep enough: %v", err)
+		t.Errorf("Marshal at the maximum depth: %v", err)
 	}
 }
 
@@ -274,7 +274,7 @@ func TestMistakesPanic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
 				if s, ok := recover().(string); !ok || !strings.HasPrefix(s, "rawjson: ") {
-					t.Errorf("recovered %v", s)
+					t.Errorf("the panic is %v", s)
 				}
 			}()
 			f()
@@ -291,7 +291,7 @@ func TestRawIsVerbatim(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := `{ "<" : 1.000, "<":"\u003c" }`; string(x.V) != want || cap(x.V) != len(x.V) {
-		t.Errorf("raw %s with capacity %d", x.V, cap(x.V))
+		t.Errorf("got the raw value %s with capacity %d", x.V, cap(x.V))
 	}
 	if &x.V[0] != &in[bytes.IndexByte(in[1:], '{')+1] {
 		t.Error("raw does not alias the input")

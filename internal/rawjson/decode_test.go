@@ -84,7 +84,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 		mustField(t, err, c.want)
 	}
 	if err := Unmarshal([]byte(`{"at":[-1,0]}`), new(target)); !errors.Is(err, errNegative) {
-		t.Errorf("cause is lost in %v", err)
+		t.Errorf("%v does not wrap its cause", err)
 	}
 	for _, c := range []struct{ in, want string }{
 		{``, "offset 0: unexpected end"},
@@ -121,7 +121,7 @@ func TestUnmarshalStartsAnew(t *testing.T) {
 		t.Error(diff)
 	}
 	if old[0].Base != "old" {
-		t.Error("the old slice was written to")
+		t.Error("Unmarshal wrote into the old slice")
 	}
 }
 
@@ -153,7 +153,7 @@ type tree struct {
 	Kids []tree `json:"kids,omitempty"`
 }
 
-// wrapped reads itself through Unmarshal, which must not make depth endless.
+// wrapped parses itself by a call of Unmarshal, which must not allow endless depth.
 type wrapped struct{ kids []wrapped }
 
 func (w *wrapped) ParseRawJSON(raw []byte) error { return Unmarshal(raw, &w.kids) }
@@ -173,7 +173,7 @@ func TestDeepInput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, ok := errors.AsType[*SyntaxError](Unmarshal([]byte(c.in), c.v))
 			if !ok || e.Reason != tooDeep {
-				t.Errorf("error %v", e)
+				t.Errorf("got the error %v", e)
 			}
 		})
 	}
@@ -183,7 +183,7 @@ func TestDeepInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Unmarshal([]byte(`{"kids":[`+in+`]}`), &x); err == nil {
-		t.Error("one too deep was read")
+		t.Error("input above the maximum depth was accepted")
 	}
 	if err := Unmarshal([]byte(nested(MaxDepth)), new(wrapped)); err != nil {
 		t.Error(err)
@@ -213,7 +213,7 @@ func TestCodecsAreMadeConcurrently(t *testing.T) {
 func TestTimeIsNotLostInSilence(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("a time was written as {}")
+			t.Error("Marshal of a time succeeded, want an error")
 		}
 	}()
 	Marshal(struct{ At time.Time }{})
@@ -277,13 +277,13 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatalf("%q: %v", indented, err)
 		}
 		if out, err := Marshal(again); err != nil || !Equal(out, b) {
-			t.Fatalf("%q gives %q, %v", indented, out, err)
+			t.Fatalf("Unmarshal and Marshal of %q: got %q, error %v", indented, out, err)
 		}
 	})
 }
 
-// FuzzUnmarshal holds what Unmarshal reads against a second reading of what
-// Marshal makes of it, and against encoding/json's reading of that.
+// FuzzUnmarshal compares the values that Unmarshal reads with a second reading of their marshaled form, and with the
+// reading of encoding/json.
 func FuzzUnmarshal(f *testing.F) {
 	b, err := Marshal(full())
 	if err != nil {
@@ -298,20 +298,20 @@ func FuzzUnmarshal(f *testing.F) {
 		err := Unmarshal(b, &x)
 		_, syntax := errors.AsType[*SyntaxError](err)
 		if syntax != (Check(b) != nil) {
-			t.Fatalf("Unmarshal: %v, Check: %v", err, Check(b))
+			t.Fatalf("Unmarshal returns %v, but Check %v", err, Check(b))
 		}
 		if err != nil {
 			return
 		}
 		if !json.Valid(b) || !utf8.Valid(b) {
-			t.Fatalf("Unmarshal reads %q", b)
+			t.Fatalf("Unmarshal accepted %q", b)
 		}
 		if x.Raw == nil {
 			x.Raw = json.RawMessage("null") // as which it is written
 		}
 		once, err := Marshal(x)
 		if err != nil {
-			t.Fatalf("Marshal of what was read from %q: %v", b, err)
+			t.Fatalf("Marshal of the value of %q: %v", b, err)
 		}
 		if err := Unmarshal(once, &y); err != nil {
 			t.Fatalf("Unmarshal(%q): %v", once, err)
@@ -323,9 +323,8 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
-// sameAsStandard reads b into a struct that encoding/json understands alike.
-// It says nothing about b that do not fit or have names which only differ in
-// case.
+// sameAsStandard reads b into a struct that encoding/json reads alike. It skips b that do not fit or have names that
+// differ only in case.
 func sameAsStandard(t *testing.T, b []byte) {
 	type common struct {
 		inner
@@ -369,7 +368,7 @@ func sameAsStandard(t *testing.T, b []byte) {
 		t.Fatalf("Unmarshal(%q): %v", text, err)
 	}
 	if err := json.Unmarshal(text, &want); err != nil {
-		t.Fatalf("encoding/json refuses %q: %v", text, err)
+		t.Fatalf("encoding/json refused %q: %v", text, err)
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(want, want.common)); diff != "" {
 		t.Fatalf("%s\n%s", text, diff)

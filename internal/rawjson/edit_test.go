@@ -25,7 +25,7 @@ func TestSetMember(t *testing.T) {
 	}
 	for _, bad := range []struct{ object, value string }{{`[]`, `1`}, {`{"a":1,"a":2}`, `1`}, {`{}`, `{`}, {`{`, `1`}} {
 		if got, err := rawjson.SetMember([]byte(bad.object), "a", []byte(bad.value)); err == nil {
-			t.Errorf("set %s in %s: %s", bad.value, bad.object, got)
+			t.Errorf("set %s in %s: got %s, want an error", bad.value, bad.object, got)
 		}
 	}
 }
@@ -72,11 +72,11 @@ func TestEditLaw(t *testing.T) {
 			}
 			got, there := after.Get(name)
 			if there == remove || there && string(got) != string(rawjson.Trim([]byte(value))) {
-				t.Fatalf("%s: %s is %s", object, name, got)
+				t.Fatalf("%s: the member %s is %s", object, name, got)
 			}
 			for _, m := range before {
 				if have, _ := after.Get(m.Name); m.Name != name && string(have) != string(m.Value) {
-					t.Fatalf("%s: %s was %s", object, m.Name, m.Value)
+					t.Fatalf("%s: the member %s changed from %s", object, m.Name, m.Value)
 				}
 			}
 		}

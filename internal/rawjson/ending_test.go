@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The object that a text ends with is found behind anything, and only if it ends the text.
+// Ending finds the object at the end of a text, whatever stands before it, and only if the object ends the text.
 func TestEnding(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"a":1}`:                        `{"a":1}`,
@@ -23,19 +23,19 @@ func TestEnding(t *testing.T) {
 		_, rest, ok := Ending([]byte(text))
 		trimmed := strings.TrimRight(text, " ")
 		if ok != (want != "") || ok && string(rest)+want != trimmed {
-			t.Errorf("%s: %q stands before it (%v), want %q at the end", text, rest, ok, want)
+			t.Errorf("%s: got %q before the object (%v), want the object %q", text, rest, ok, want)
 		}
 	}
 }
 
-// However a text nests and quotes, it is gone through once.
+// Ending takes linear time for any nesting and quoting.
 func TestEndingIsLinear(t *testing.T) {
 	for _, piece := range []string{`{"a":`, `"{`, `\\"`, `}`, `{"a":"`, `[{`} {
 		text := []byte(strings.Repeat(piece, 1<<20/len(piece)) + "}")
 		start := time.Now()
 		Ending(text)
 		if took := time.Since(start); took > 20*time.Second {
-			t.Errorf("%q: %v", piece, took)
+			t.Errorf("%q: took %v", piece, took)
 		}
 	}
 }

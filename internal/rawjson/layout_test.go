@@ -25,7 +25,7 @@ func layoutAgrees(t interface {
 		t.Fatalf("AppendIndent(%q) = %q, want %q (%v)", b, indented, want.Bytes(), err)
 	}
 	if back := AppendCompact(nil, indented); !bytes.Equal(back, compact) {
-		t.Fatalf("compacting %q gives %q, want %q", indented, back, compact)
+		t.Fatalf("AppendCompact(%q) = %q, want %q", indented, back, compact)
 	}
 	if !Equal(b, compact) || !Equal(indented, b) {
 		t.Fatalf("%q is not equal to itself in another layout", b)
@@ -52,16 +52,16 @@ func TestCutIndentLaw(t *testing.T) {
 		want := AppendIndentAt(nil, src, indent, depth)
 		tail := rapid.SampledFrom([]string{"", ",", "\n]", strings.Repeat("x", 20)}).Draw(t, "tail")
 		if rest, ok := CutIndentAt(append(want, tail...), src, indent, depth); !ok || string(rest) != tail {
-			t.Fatalf("CutIndentAt(%q, %q, %q, %d) leaves %q, %v", want, src, indent, depth, rest, ok)
+			t.Fatalf("CutIndentAt(%q, %q, %q, %d) = %q, %v", want, src, indent, depth, rest, ok)
 		}
 		other := append(bytes.Clone(want), tail...)
 		at := rapid.IntRange(0, len(want)-1).Draw(t, "at")
 		other[at] ^= rapid.ByteRange(1, 255).Draw(t, "change")
 		if _, ok := CutIndentAt(other, src, indent, depth); ok {
-			t.Fatalf("%q passes for %q", other, want)
+			t.Fatalf("CutIndentAt accepted %q as %q", other, want)
 		}
 		if _, ok := CutIndentAt(want[:at], src, indent, depth); ok {
-			t.Fatalf("%q passes for %q", want[:at], want)
+			t.Fatalf("CutIndentAt accepted %q as %q", want[:at], want)
 		}
 	})
 }
@@ -74,13 +74,13 @@ func TestCutIndentStrings(t *testing.T) {
 				src := []byte(`["` + strings.Repeat("a", n) + odd + end + `","b"]`)
 				want := AppendIndentAt(nil, src, "  ", 1)
 				if rest, ok := CutIndentAt(want, src, "  ", 1); !ok || len(rest) > 0 {
-					t.Fatalf("%s is not found in %q", src, want)
+					t.Fatalf("CutIndentAt did not find %s in %q", src, want)
 				}
 				for i := range want {
 					other := bytes.Clone(want)
 					other[i] ^= 1
 					if _, ok := CutIndentAt(other, src, "  ", 1); ok {
-						t.Fatalf("%q passes for %s", other, src)
+						t.Fatalf("CutIndentAt accepted %q as %s", other, src)
 					}
 				}
 			}

@@ -53,7 +53,7 @@ func TestMembers(t *testing.T) {
 		}
 	}
 	if m.Text("x") != "" || m.Object("x") != nil || Members(nil).Text("t") != "" || Members(nil).Object("o") != nil {
-		t.Error("a member that is not there was found")
+		t.Error("Get found a missing member")
 	}
 }
 
@@ -161,16 +161,16 @@ func TestStringRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := strings.ToValidUTF8(in, "\ufffd"); utf8.ValidString(in) && got != want {
-			t.Fatalf("%q came back as %q", in, got)
+			t.Fatalf("%q became %q", in, got)
 		}
 		var std string
 		if err := json.Unmarshal(AppendString(nil, in), &std); err != nil || std != got {
-			t.Fatalf("encoding/json reads %q (%v), not %q", std, err, got)
+			t.Fatalf("encoding/json reads %q (%v), want %q", std, err, got)
 		}
 	})
 }
 
-// Elements stand in an array as they are, spaces and doubled names included.
+// AppendArray copies elements verbatim, with their spaces and duplicate names.
 func TestAppendArray(t *testing.T) {
 	for want, elems := range map[string][]json.RawMessage{
 		`x[]`:                         nil,

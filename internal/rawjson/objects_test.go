@@ -26,12 +26,12 @@ func TestObjects(t *testing.T) {
 	} {
 		list, rest := rawjson.Objects([]byte(c.in))
 		if len(list) != c.n || string(rest) != c.rest {
-			t.Errorf("%q: %d objects and %q, want %d and %q", c.in, len(list), rest, c.n, c.rest)
+			t.Errorf("%q: got %d objects and the rest %q, want %d and %q", c.in, len(list), rest, c.n, c.rest)
 		}
 	}
 }
 
-// What encoding/json reads as a stream of objects Objects reads too.
+// Objects reads each stream of objects that encoding/json reads.
 func FuzzObjects(f *testing.F) {
 	f.Add([]byte(`{"a":"}"} {"b":{}}{`))
 	f.Add([]byte(`{"a":[{"}":"\\"}]}x`))

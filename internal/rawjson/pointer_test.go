@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The document and the pointers of RFC 6901, section 5.
+// rfc6901 is the document of RFC 6901, section 5, with its pointers.
 const rfc6901 = `{
       "foo": ["bar", "baz"],
       "": 0,
@@ -51,7 +51,7 @@ func TestLocateElsewhere(t *testing.T) {
 	}
 	for _, bad := range []string{"", "{", `{"a":1,"a":2}`, "[1,]"} {
 		if _, _, err := Locate([]byte(bad), "/a"); err == nil {
-			t.Errorf("found in %q", bad)
+			t.Errorf("Locate found a value in %q", bad)
 		}
 	}
 }
@@ -67,11 +67,11 @@ func FuzzLocate(f *testing.F) {
 			return
 		}
 		if Check(b[from:to]) != nil || hasSpaceAround(b[from:to]) {
-			t.Fatalf("%q in %q: %q", pointer, b, b[from:to])
+			t.Fatalf("%q in %q: got %q", pointer, b, b[from:to])
 		}
 		var v any
 		if json.Unmarshal(b, &v) != nil {
-			return // numbers beyond every range, which are kept here
+			return // numbers beyond the range of float64
 		}
 		for name := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 			if pointer == "" {
@@ -88,7 +88,7 @@ func FuzzLocate(f *testing.F) {
 		}
 		var have any
 		if json.Unmarshal(b[from:to], &have) == nil && fmt.Sprint(have) != fmt.Sprint(v) && isPlainText(pointer) {
-			t.Fatalf("%q in %q: %v, want %v", pointer, b, have, v)
+			t.Fatalf("%q in %q: got %v, want %v", pointer, b, have, v)
 		}
 	})
 }

@@ -19,7 +19,7 @@ func TestBar(t *testing.T) {
 		{8, 8, 4, false, "####"}, {5, 8, 4, false, "###"}, {1, 100, 4, false, "#"},
 	} {
 		if got := Bar(c.part, c.most, c.width, c.blocks); got != c.want {
-			t.Errorf("%d of %d in %d columns is %q, want %q", c.part, c.most, c.width, got, c.want)
+			t.Errorf("the bar of %d of %d in %d columns is %q, want %q", c.part, c.most, c.width, got, c.want)
 		}
 	}
 }
@@ -33,7 +33,7 @@ func TestBarsCompare(t *testing.T) {
 		width, blocks := rapid.IntRange(1, 60).Draw(t, "width"), rapid.Bool().Draw(t, "blocks")
 		less, more := Bar(a, most, width, blocks), Bar(b, most, width, blocks)
 		if columns(less) == 0 || columns(less) > columns(more) || columns(more) > width {
-			t.Fatalf("%q for %d, %q for %d of %d, in %d columns", less, a, more, b, most, width)
+			t.Fatalf("the bars of %[2]d and %[4]d of %[5]d in %[6]d columns are %[1]q and %[3]q", less, a, more, b, most, width)
 		}
 	})
 }
@@ -42,10 +42,10 @@ func TestTableWidth(t *testing.T) {
 	table := Table{Head: []string{"A", "B"}, Rows: [][]string{{strings.Repeat("x", 30), "12345"}}, Cut: []int{0}}
 	for _, c := range []struct{ asked, want int }{{100, 37}, {37, 37}, {20, 20}, {10, minColumn + gap + 5}} {
 		if got := table.Width(c.asked); got != c.want {
-			t.Errorf("%d columns asked for, %d taken, want %d", c.asked, got, c.want)
+			t.Errorf("Width(%d) = %d, want %d", c.asked, got, c.want)
 		}
 		if line := table.Lines(c.asked)[1]; columns(line) != min(c.want, c.asked) {
-			t.Errorf("%d columns asked for: %q", c.asked, line)
+			t.Errorf("the line for a width of %d is %q", c.asked, line)
 		}
 	}
 }

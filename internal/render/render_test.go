@@ -58,7 +58,7 @@ func history(t *testing.T, words string) (testkit.Records, *projector.Session) {
 		case "cost":
 			p = &events.CostAccrued{Model: "m", Purpose: "run", Source: "reported"}
 		default:
-			t.Fatalf("what is %q?", word)
+			t.Fatalf("unknown word %q", word)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -146,14 +146,14 @@ func TestGraphOfAnyHistory(t *testing.T) {
 		nodes := nodesOf(own, s)
 		before, marks := render.Graph(nodes)
 		if len(before) != len(nodes) || len(marks) != len(nodes) {
-			rt.Fatalf("%d, %d lines for %d nodes", len(before), len(marks), len(nodes))
+			rt.Fatalf("got %d and %d lines for %d nodes", len(before), len(marks), len(nodes))
 		}
 		for i, n := range nodes {
 			if len(marks[i]) != len(marks[0]) || strings.Count(marks[i], string(n.Mark)) != 1 {
-				rt.Fatalf("%q for %+v", marks[i], n)
+				rt.Fatalf("got the marks %q for %+v", marks[i], n)
 			}
 			if first := marks[i][0] == '*'; n.Mark == '*' && first != n.Live {
-				rt.Fatalf("%q for %+v", marks[i], n)
+				rt.Fatalf("got the marks %q for %+v", marks[i], n)
 			}
 		}
 	})
@@ -299,24 +299,24 @@ func TestWidths(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, width := text.Draw(t, "text"), rapid.IntRange(-1, 40).Draw(t, "width")
 		if got := render.Cut(s, width); uniseg.StringWidth(got) > max(width, 0) || strings.ContainsAny(got, "\n\t") {
-			t.Fatalf("cut to %d: %q", width, got)
+			t.Fatalf("the text cut to %d columns is %q", width, got)
 		}
 		raw, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := render.Summary(projector.Turn{Raw: raw}, width); uniseg.StringWidth(got) > max(width, 0) {
-			t.Fatalf("summary in %d: %q", width, got)
+			t.Fatalf("the summary in %d columns is %q", width, got)
 		}
 		lines := render.Wrap(s, width)
 		for _, line := range lines {
 			if uniseg.StringWidth(line) > max(width, 4) {
-				t.Fatalf("wrapped to %d: %q", width, line)
+				t.Fatalf("the line wrapped to %d columns is %q", width, line)
 			}
 		}
 		bare := func(s string) string { return strings.Join(strings.Fields(s), "") }
 		if want := bare(strings.Join(render.Wrap(s, 1<<20), "")); bare(strings.Join(lines, "")) != want {
-			t.Fatalf("%q lost something of %q", lines, want)
+			t.Fatalf("the wrapped lines %q do not equal %q", lines, want)
 		}
 	})
 }
@@ -330,13 +330,13 @@ func TestBeside(t *testing.T) {
 		"      │       │ e",
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 	for n := 1; n < 6; n++ {
 		width := render.ColumnWidth(n, 100)
 		line := render.Beside(slices.Repeat([][]render.Styled{{{Text: strings.Repeat("x", width)}}}, n), width)[0]
 		if have := uniseg.StringWidth(line); have > 100 || have <= 100-n {
-			t.Errorf("%d columns take %d of 100", n, have)
+			t.Errorf("%d columns have a width of %d, want at most 100", n, have)
 		}
 	}
 }

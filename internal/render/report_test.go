@@ -23,11 +23,11 @@ func TestReport(t *testing.T) {
 	}
 	want := []string{"A|singleTurn|>= 2.50|1|1|0|0.75|#3", "B|multiTurn|is true|0|0|1|0.70|", `D|multiTurn|in ["x"]|0|0|0||`, "C|scorer|0 to 1|1|0|0|0.00|", "E|scorer||0|1|0|0.25|"}
 	if !ok || r.Steps != 3 || !reflect.DeepEqual(have, want) {
-		t.Errorf("%v %d\n%q\n%q", ok, r.Steps, have, want)
+		t.Errorf("got %v with %d steps\n%q\nwant\n%q", ok, r.Steps, have, want)
 	}
 	for _, other := range []string{`{}`, `[]`, `{"result":7}`, `{"perTargetResults":{}}`, `"x"`} {
 		if _, ok := render.ReportOf(events.Raw(other)); ok {
-			t.Errorf("%s is a report", other)
+			t.Errorf("%s was read as a report", other)
 		}
 	}
 }
@@ -36,14 +36,14 @@ func TestTraceOf(t *testing.T) {
 	stored, ok := render.TraceOf([]byte(`{"turnIndex":4,"stepId":"s","selection":{"method":"llm-ranked","candidates":[{"stepId":"s","score":0.90,"reasons":["r"]},7]},"end":{"isFinal":true,"reason":"goal-reached","completed":true,"summary":"done"}}`))
 	derived, ok2 := render.TraceOf([]byte(`{"input":{},"output":[],"metadata":{"originalTurnIndex":4,"stepId":"s","selection":{"method":"llm-ranked","candidates":[{"stepId":"s","score":0.90,"reasons":["r"]},7]},"end":{"isFinal":true,"reason":"goal-reached","completed":true,"summary":"done"}}}`))
 	if !ok || !ok2 || !reflect.DeepEqual(stored, derived) {
-		t.Errorf("%+v\n%+v", stored, derived)
+		t.Errorf("the stored trace\n%+v\ndiffers from the derived one\n%+v", stored, derived)
 	}
 	if stored.TurnIndex != "4" || stored.Candidates[0].Score != "0.90" || stored.End.Summary != "done" || !stored.End.Completed {
-		t.Errorf("%+v", stored)
+		t.Errorf("the stored trace is %+v", stored)
 	}
 	for _, other := range []string{`{}`, `7`, `{"metadata":{}}`} {
 		if _, ok := render.TraceOf([]byte(other)); ok {
-			t.Errorf("%s is a trace", other)
+			t.Errorf("%s was read as a trace", other)
 		}
 	}
 }

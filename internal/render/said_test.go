@@ -18,6 +18,6 @@ func TestSaid(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if s := Said(projector.Turn{Bytes: []byte("x")}); s.Text != "" || s.Tools != nil {
-		t.Errorf("bytes say %+v", s)
+		t.Errorf("a turn of bytes has %+v", s)
 	}
 }

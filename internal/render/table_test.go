@@ -45,12 +45,12 @@ b          …`,
 	} {
 		have := "\n" + strings.Join(table.Lines(width), "\n")
 		if have != want {
-			t.Errorf("%d:%s\nwant%s", width, have, want)
+			t.Errorf("width %d:%s\nwant%s", width, have, want)
 		}
 	}
 }
 
-// A table is never wider than asked for. If there is room, cells are whole. Colours take no room.
+// A table is never wider than the given width. If there is room, cells are whole. Colours take no room.
 func TestAnyTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cell := rapid.SampledFrom([]string{"", "a", "ä", "日本語", "a long text of some words", strings.Repeat("x", 90), "two\nlines", "\x1b[31m"})
@@ -65,7 +65,7 @@ func TestAnyTable(t *testing.T) {
 		lines := table.Lines(width)
 		for _, line := range lines {
 			if uniseg.StringWidth(line) > width || strings.ContainsAny(line, "\n\x1b") {
-				t.Fatalf("%d columns: %q", uniseg.StringWidth(line), line)
+				t.Fatalf("a line has %d columns: %q", uniseg.StringWidth(line), line)
 			}
 		}
 		table.Paint = func(_, _ int, cell string) string { return "<" + cell + ">" }
@@ -78,7 +78,7 @@ func TestAnyTable(t *testing.T) {
 		whole := strings.Join(table.Lines(1000), "\n")
 		for _, row := range table.Rows {
 			if slices.ContainsFunc(row, func(c string) bool { return !strings.Contains(whole, render.Cut(c, 1000)) }) {
-				t.Fatalf("%q is not whole in\n%s", row, whole)
+				t.Fatalf("the cell %q is cut in\n%s", row, whole)
 			}
 		}
 	})

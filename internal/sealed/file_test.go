@@ -95,25 +95,25 @@ func TestReadFile(t *testing.T) {
 	}
 	nowhere := filepath.Join(dir, "nowhere")
 	if wrong, ok := errors.AsType[*FileError](second(ReadFile(nowhere))); !ok || wrong.Path != nowhere || strings.Contains(wrong.Reason, "nowhere") {
-		t.Errorf("no file: %v", wrong)
+		t.Errorf("read a missing file: %v", wrong)
 	}
 	if wrong, ok := errors.AsType[*FileError](second(ReadFile(dir))); !ok || wrong.Path != dir {
-		t.Errorf("a folder: %v", wrong)
+		t.Errorf("read a folder: %v", wrong)
 	}
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(write("usual", 0o600), link); err != nil {
 		t.Skip(err)
 	}
 	if r, err := ReadFile(link); err != nil || r.Newest() != "k1" {
-		t.Errorf("a link: %v, %v", r, err)
+		t.Errorf("read a link: got %v, error %v", r, err)
 	}
 	if runtime.GOOS == "windows" {
-		t.Skip("modes say nothing here")
+		t.Skip("this system does not enforce modes")
 	}
 	for _, mode := range []os.FileMode{0o644, 0o640, 0o604, 0o660, 0o700, 0o601} {
 		_, err := ReadFile(write("shared", mode))
 		if wrong, ok := errors.AsType[*FileError](err); !ok || !strings.Contains(wrong.Reason, "It has to be 0600") {
-			t.Errorf("mode %o: %v", mode, err)
+			t.Errorf("read a file with mode %o: %v", mode, err)
 		}
 	}
 	if os.Geteuid() == 0 {
@@ -122,7 +122,7 @@ func TestReadFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if wrong, ok := errors.AsType[*FileError](second(ReadFile(path))); !ok || !strings.Contains(wrong.Reason, "belongs to user 12345") {
-			t.Errorf("another's file: %v", wrong)
+			t.Errorf("read another user's file: %v", wrong)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func TestFromEnvironment(t *testing.T) {
 	for _, key := range []string{firstKey, "k1:" + firstKey, strings.ToUpper(firstKey)} { // a user mistook the variable for that of the key
 		t.Setenv(Variable, key)
 		if wrong, ok := errors.AsType[*FileError](second(FromEnvironment())); !ok || wrong.Path != Variable || strings.Contains(strings.ToLower(wrong.Error()), firstKey[:8]) {
-			t.Errorf("a key in the place of a path: %v", wrong)
+			t.Errorf("a key instead of a path: %v", wrong)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "keys")
@@ -162,7 +162,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			if len(data) == 64 {
 				if _, bad := hex.DecodeString(string(data)); bad == nil && !strings.Contains(err.Error(), "the same") {
-					t.Fatalf("64 hex digits are refused: %v", err)
+					t.Fatalf("64 hex digits were refused: %v", err)
 				}
 			}
 			return

@@ -14,9 +14,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Vectors of NIST: the first of gcmEncryptExtIV256.rsp (CAVP) with 128 bits of content and
-// of context, and the test cases 15 and 16 of the specification of GCM that was proposed
-// to NIST.
+// The vectors are those of NIST: the first one of gcmEncryptExtIV256.rsp (CAVP) with 128 bits of content and of
+// context, and the test cases 15 and 16 of the specification of GCM that was proposed to NIST.
 func TestKnownAnswers(t *testing.T) {
 	const spec = "feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308"
 	const long = "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39"
@@ -74,7 +73,7 @@ func TestDocumentOfAnotherProgram(t *testing.T) {
 		t.Fatalf("%s, %v", box.Marshal(), err)
 	}
 	if id := mustParse(t, firstKey).Newest(); id != "158eb6165ff8" { // computed by sha256sum
-		t.Errorf("the key without a name is called %q", id)
+		t.Errorf("the id of a key without a name is %q", id)
 	}
 }
 
@@ -89,22 +88,22 @@ func TestSealLaw(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(plain) >= 8 && bytes.Contains(content, plain) {
-			t.Fatal("the content is in the box")
+			t.Fatal("the box contains the plain content")
 		}
 		if got, err := r.OpenDocument(doc, content); err != nil || !bytes.Equal(got, plain) {
-			t.Fatalf("%q, %v, want %q", got, err, plain)
+			t.Fatalf("opened %q, error %v, want %q", got, err, plain)
 		}
 		for _, other := range []events.Subject{{Namespace: "c", Kind: doc.Kind, ID: doc.ID}, {Namespace: doc.Namespace, Kind: "x", ID: doc.ID},
 			{Namespace: doc.Namespace, Kind: doc.Kind, ID: doc.ID + "x"}} {
 			if got, err := r.OpenDocument(other, content); !errors.Is(err, ErrSealBroken) {
-				t.Fatalf("at %v: %q, %v", other, got, err)
+				t.Fatalf("opened with the context %v: got %q, error %v", other, got, err)
 			}
 		}
 		i := rapid.IntRange(0, len(content)-1).Draw(t, "place")
 		content[i] ^= byte(1 << rapid.IntRange(0, 7).Draw(t, "bit"))
 		got, err := r.OpenDocument(doc, content)
 		if _, unknown := errors.AsType[*UnknownKeyError](err); !unknown && !errors.Is(err, ErrSealBroken) {
-			t.Fatalf("byte %d changed: %q, %v", i, got, err)
+			t.Fatalf("opened with byte %d changed: got %q, error %v", i, got, err)
 		}
 	})
 }
@@ -134,10 +133,10 @@ func TestRotation(t *testing.T) {
 		}
 	}
 	if lost, ok := errors.AsType[*UnknownKeyError](second(after.Open(old, "c"))); !ok || lost.ID != "old" {
-		t.Errorf("a lost key: %v", lost)
+		t.Errorf("open without the key: %v", lost)
 	}
 	if _, err := mustParse(t, "old:"+secondKey).Open(old, "c"); !errors.Is(err, ErrSealBroken) {
-		t.Errorf("another key of that name: %v", err)
+		t.Errorf("open with another key of the same name: %v", err)
 	}
 }
 
@@ -152,7 +151,7 @@ func TestNoRing(t *testing.T) {
 		t.Error(err)
 	}
 	if none.Newest() != "" || none.IDs() != nil {
-		t.Error("there are keys in no ring")
+		t.Error("a nil ring has keys")
 	}
 }
 
@@ -187,10 +186,10 @@ func FuzzBox(f *testing.F) {
 		}
 		again, err := ParseBox(box.Marshal())
 		if err != nil || again.KeyID != box.KeyID || !bytes.Equal(again.Nonce, box.Nonce) || !bytes.Equal(again.Sealed, box.Sealed) {
-			t.Fatalf("%v again is %v, %v", box, again, err)
+			t.Fatalf("the parsed form of %v is %v, error %v", box, again, err)
 		}
 		if plain, err := r.Open(box, "c"); err == nil {
-			t.Fatalf("%s opens: %q", content, plain)
+			t.Fatalf("the invalid box %s opened: %q", content, plain)
 		}
 	})
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// A search that finds nothing shows something only if it would have found it: in every form, in
-// every compression, and in one inside another, wherever it begins.
+// HasCanary finds a canary in every form, in every compression and in nested compressions, at any position. Otherwise a
+// test that finds none would prove nothing.
 func TestHasCanary(t *testing.T) {
 	word := testkit.Canary("n1")
 	quoted, err := json.Marshal(map[string]string{"url": "https://me:" + word + "@host"})
@@ -71,7 +71,7 @@ func TestHasCanary(t *testing.T) {
 		return b.Bytes()
 	}
 	if testkit.HasCanary(noise) || testkit.HasCanary([]byte("canary, sk-, c2stY2FuYXJ5")) {
-		t.Error("it finds what is not there")
+		t.Error("HasCanary is true for a text without a canary")
 	}
 	for name, form := range forms {
 		for outer := range packers {
@@ -82,13 +82,13 @@ func TestHasCanary(t *testing.T) {
 					data = pack(outer, pack(inner, text))
 				}
 				if !testkit.HasCanary(data) {
-					t.Errorf("%s in %s in %s is not found", name, inner, outer)
+					t.Errorf("HasCanary did not find the form %s in %s in %s", name, inner, outer)
 				}
 			}
 		}
 	}
 	if text := pack("gzip", pack("zstd", noise)); testkit.HasCanary(text) {
-		t.Error("it finds what is not there, compressed")
+		t.Error("HasCanary is true for compressed text without a canary")
 	}
 }
 
@@ -96,7 +96,7 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// Files are looked at whatever they are called, and so is what they are called.
+// Files and their names are searched, whatever the names are.
 func TestCanaryFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, data := range map[string]string{"a/b/.hidden": testkit.Canary("x"), "clean": "text", "a/" + testkit.Canary("name"): "", "a/.tmp-1": "x"} {
@@ -110,6 +110,6 @@ func TestCanaryFiles(t *testing.T) {
 	}
 	found, read := testkit.CanaryFiles(t, dir)
 	if slices.Sort(found); !slices.Equal(found, []string{"a/b/.hidden", "a/" + testkit.Canary("name")}) || read != int64(len(testkit.Canary("x"))+5) {
-		t.Errorf("they are %q, of %d bytes", found, read)
+		t.Errorf("found the canary in %q, read %d bytes", found, read)
 	}
 }

@@ -30,7 +30,7 @@ func Needs(t testing.TB, there bool, what string) {
 func NotUnderRace(t testing.TB) {
 	t.Helper()
 	if race {
-		t.Skip("takes long under the race detector, and shows nothing more")
+		t.Skip("has no concurrency, and takes long under the race detector")
 	}
 }
 
@@ -42,18 +42,18 @@ func Long(t testing.TB) {
 	}
 }
 
-// Tests have three tiers. go test ./... is for everybody: it plays each law, and each promise on one backend.
-// TALLY_TESTS=full is CI's: every backend, every suite, and laws defaultShare times as long. TALLY_SOAK=1 is for an
-// idle machine: the long campaigns.
+// Tests have three tiers. The default tier, go test ./..., plays each law, and each promise on one backend. The full
+// tier, TALLY_TESTS=full, has every backend and every suite, and plays laws defaultShare times as long; CI runs it.
+// TALLY_SOAK=1 adds the long campaigns, for an idle machine.
 
-// defaultShare divides the number of random histories in everybody's tier.
+// defaultShare divides the number of random histories in the default tier.
 const defaultShare = 4
 
-// Full reports whether CI's tests or the long campaigns are requested.
+// Full reports whether the full tier or the long campaigns are requested.
 func Full() bool { return os.Getenv("TALLY_TESTS") == "full" || Soak() }
 
-// OnlyFull skips a test unless CI's tests are requested. The reason names the test of everybody's tier that covers the
-// same promise, or says why no cheap test can.
+// OnlyFull skips a test unless the full tier is requested. The reason names the test of the default tier that covers
+// the same promise, or explains why no cheap test can.
 func OnlyFull(t testing.TB, reason string) {
 	t.Helper()
 	if !Full() {
@@ -61,7 +61,7 @@ func OnlyFull(t testing.TB, reason string) {
 	}
 }
 
-// Sample skips all but about one of n similar subtests, unless CI's tests are requested. The hash of a subtest's name
+// Sample skips all but about one of n similar subtests, unless the full tier is requested. The hash of a subtest's name
 // decides.
 func Sample(t testing.TB, n uint32) {
 	t.Helper()
@@ -103,7 +103,7 @@ func Checks(n int) {
 	}
 }
 
-// Times returns how often a random test plays: n times in CI, a share of that in everybody's tier, and a fifth of
+// Times returns how often a random test plays: n times in CI, a share of that in the default tier, and a fifth of
 // either under the race detector. CI runs the tests with and without it.
 func Times(n int) int {
 	if !Full() {

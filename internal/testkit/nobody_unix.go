@@ -12,13 +12,12 @@ import (
 	"testing"
 )
 
-// nobody is a user whom no file belongs to.
+// nobody is a user without files.
 const nobody = 65534
 
-// AsNobody runs a test that the system's administrator would pass for nothing, as
-// permissions do not bind that one: it reports whether the test was run, in a process of a
-// user without rights. Then it is over. The test gets neither the package's folder nor the
-// environment.
+// AsNobody runs the test in a process of a user without rights if this process is the system's administrator, whom
+// permissions do not restrict. It reports whether it did; then the test is over. The process has neither the package's
+// folder nor the environment.
 func AsNobody(t *testing.T) (over bool) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -49,7 +48,7 @@ func AsNobody(t *testing.T) (over bool) {
 	return true
 }
 
-// copyProgram puts this program where everybody may run it.
+// copyProgram copies this program to a place where every user may run it.
 func copyProgram(to string) error {
 	from, err := os.Executable()
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"testing"
 )
 
-// Node runs a program of Node.js, and returns what it prints. A program that fails ends
-// the test with what it said about it. A machine without Node.js skips the test.
+// Node runs a program of Node.js, and returns its output. If the program fails, the test ends with the program's error
+// output. On a machine without Node.js the test is skipped.
 func Node(t testing.TB, stdin io.Reader, args ...string) []byte {
 	t.Helper()
 	_, err := exec.LookPath("node")
 	Needs(t, err == nil, "node")
 	for _, name := range args {
 		if ext := filepath.Ext(name); ext == ".mjs" || ext == ".mts" {
-			_, _ = os.ReadDir(filepath.Dir(name)) // or go test would take its last result for good after a change there
+			_, _ = os.ReadDir(filepath.Dir(name)) // otherwise go test would use its cached result after a change there
 		}
 	}
 	c := exec.CommandContext(t.Context(), "node", args...)
@@ -30,9 +30,8 @@ func Node(t testing.TB, stdin io.Reader, args ...string) []byte {
 	return out.Bytes()
 }
 
-// TypeScript compiles a program, with its types checked, and returns the path of what Node runs.
-// A machine without the compiler, which comes with the packages of the Node.js client, skips
-// the test.
+// TypeScript compiles a program, with type checks, and returns the path of the result for Node. On a machine without
+// the compiler, which is one of the packages of the Node.js client, the test is skipped.
 func TypeScript(t testing.TB, name string) string {
 	t.Helper()
 	modules := filepath.Join(Module(t), "cmd", "testdata", "node", "node_modules")

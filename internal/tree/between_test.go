@@ -40,7 +40,7 @@ func TestBetween(t *testing.T) {
 		w.tell() // like a scan, without a notification of the file
 		w.pass(5 * time.Second)
 		if got := w.textOf("a"); got != "text 2" {
-			t.Errorf("the document has %q", got)
+			t.Errorf("the document is %q", got)
 		}
 	})
 	t.Run("F3 a conflict says which revision the text was based on", func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestBetween(t *testing.T) {
 		w.pass(5 * time.Second)
 		list := need(w.tree.Conflicts(ctx))
 		if len(list) != 1 || list[0].Base != base || w.textOf("a") != "fourth" {
-			t.Errorf("conflicts %+v, want one with base %v", list, base)
+			t.Errorf("the conflicts are %+v, want one with base %v", list, base)
 		}
 	})
 	t.Run("F3 accept imports edits that came after the question", func(t *testing.T) {
@@ -76,13 +76,13 @@ func TestBetween(t *testing.T) {
 		w.tell()
 		w.pass(5 * time.Second)
 		if w.tree.Room() == nil {
-			t.Fatal("it does not ask")
+			t.Fatal("the tree does not ask")
 		}
 		must(t, w.user.Remove("f"))
 		must(t, w.user.Put("g", "saved since"))
 		must(t, w.tree.Accept(ctx))
 		if w.textOf("e") != "" || w.textOf("f") != "" || w.textOf("g") != "saved since" || w.textOf("h") != "of h" {
-			t.Errorf("e is %q, f %q, g %q, h %q", w.textOf("e"), w.textOf("f"), w.textOf("g"), w.textOf("h"))
+			t.Errorf("e is %q, f is %q, g is %q, h is %q", w.textOf("e"), w.textOf("f"), w.textOf("g"), w.textOf("h"))
 		}
 	})
 }

@@ -62,10 +62,10 @@ func TestBulk(t *testing.T) {
 			w.pass(5 * time.Second)
 			_, asks := errors.AsType[*BulkError](w.tree.Room())
 			if taken := w.taken(head); asks != c.asks || asks != (taken == 0) {
-				t.Fatalf("it asks: %v, and %d documents were changed: %v", asks, taken, w.tree.Room())
+				t.Fatalf("the tree asks: %v, and %d documents changed: %v", asks, taken, w.tree.Room())
 			}
 			if now := need(w.st.Log.Durable(ctx)); asks && int(now-head) != c.saved+c.new {
-				t.Errorf("of %d texts %d are in the log while it asks", c.saved+c.new, now-head)
+				t.Errorf("of %d texts, %d are in the log during the question", c.saved+c.new, now-head)
 			}
 			if !asks {
 				return
@@ -73,7 +73,7 @@ func TestBulk(t *testing.T) {
 			must(t, w.tree.Restore(ctx))
 			w.pass(5 * time.Second)
 			if taken := w.taken(head); taken > 0 || len(w.files()) != c.files || w.tree.Room() != nil || len(need(w.tree.Conflicts(ctx))) > 0 {
-				t.Errorf("restored are %d files, and %d documents were changed", len(w.files()), taken)
+				t.Errorf("%d files were restored, and %d documents changed", len(w.files()), taken)
 			}
 			must(t, w.user.Remove(""))
 			w.tell()
@@ -81,7 +81,7 @@ func TestBulk(t *testing.T) {
 			must(t, w.tree.Accept(ctx))
 			for info := range w.st.Subjects(ctx, plainKind) {
 				if doc, err := w.st.Loader().Document(ctx, info.Subject, 0); err == nil {
-					t.Errorf("%s is there: %q", doc.Subject, doc.Data)
+					t.Errorf("document %s exists: %q", doc.Subject, doc.Data)
 				}
 			}
 		})
@@ -221,6 +221,6 @@ func TestNoEcho(t *testing.T) {
 	}
 	w.pass(5 * time.Second)
 	if head := need(w.st.Log.Durable(ctx)); head != at || w.tree.Room() != nil {
-		t.Errorf("it appended up to %v, behind %v, and asks: %v", head, at, w.tree.Room())
+		t.Errorf("the tree appended up to %v, want nothing after %v; it asks: %v", head, at, w.tree.Room())
 	}
 }

@@ -77,19 +77,19 @@ func TestGrowth(t *testing.T) {
 			t.Errorf("a run: %s", got)
 		}
 		if step(); shown() != appended {
-			t.Error("a step behind a run is not appended")
+			t.Error("a step after a run was not appended")
 		}
 		sub := events.Session(w.st.Namespace(), "a")
 		p := &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(`{}`)}}, Formats: map[string]events.FileFormat{"conversation.jsonl": {Mode: 0o600}}}
 		need(w.st.Append(ctx, sub, log.Any, need(events.New("urn:api", sub, p))))
 		if got := shown(); got != "made" {
-			t.Errorf("another mode: %s", got)
+			t.Errorf("with another mode: %s", got)
 		}
 		if e := need(w.storage.Stat(ctx, "conversations/a/conversation.jsonl")); layouts.ModeOf(e.Mode) != 0o600 {
-			t.Errorf("its mode is %v", e.Mode)
+			t.Errorf("the mode of the file is %v", e.Mode)
 		}
 		if step(); shown() != appended {
-			t.Error("a step behind a format is not appended")
+			t.Error("a step after a format was not appended")
 		}
 	})
 	t.Run("D-53 inbox and queue", func(t *testing.T) {

@@ -90,7 +90,7 @@ func TestUnreadable(t *testing.T) {
 			w.tell()
 			w.pass(30 * time.Second)
 			if now := need(w.st.Log.Durable(ctx)); now != head || w.tree.Room() == nil {
-				t.Errorf("%d events came, and it asks: %v", now-head, w.tree.Room())
+				t.Errorf("got %d events, and the tree asks: %v", now-head, w.tree.Room())
 			}
 		})
 	}
@@ -125,7 +125,7 @@ func TestTornAppend(t *testing.T) {
 		t.Errorf("the file is %q", got)
 	}
 	if list := need(w.tree.Conflicts(context.Background())); len(list) > 0 {
-		t.Errorf("no user wrote to the tree, and there are conflicts: %+v", list)
+		t.Errorf("got conflicts without a user's write: %+v", list)
 	}
 }
 
@@ -151,10 +151,10 @@ func TestConflictsWhileOneComes(t *testing.T) {
 	}
 	w.project()
 	if !asked {
-		t.Fatal("nothing came out of its place")
+		t.Fatal("no file was displaced")
 	}
 	if list := <-found; len(list) != 1 || list[0].Path != "a" {
-		t.Errorf("it was answered with %+v", list)
+		t.Errorf("Conflicts returned %+v", list)
 	}
 }
 
@@ -215,7 +215,7 @@ func TestLargeEditGoesOn(t *testing.T) {
 		t.Errorf("the file is %q", got)
 	}
 	for _, c := range need(w.tree.Conflicts(context.Background())) {
-		t.Errorf("a conflict: %+v", c)
+		t.Errorf("got a conflict: %+v", c)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestCalledTemporary(t *testing.T) {
 		t.Errorf("the document: %v", err)
 	}
 	for _, c := range need(w.tree.Conflicts(context.Background())) {
-		t.Errorf("a conflict: %+v", c)
+		t.Errorf("got a conflict: %+v", c)
 	}
 }
 
@@ -252,7 +252,7 @@ func TestIgnoredFolder(t *testing.T) {
 		w.tree.Changed("docs/private/key")
 		w.pass(5 * time.Second)
 		if n := need(w.st.Log.Durable(context.Background())); n != 0 {
-			t.Errorf("%s: it was taken in", pattern)
+			t.Errorf("%s: the file was imported", pattern)
 		}
 	}
 }
@@ -281,7 +281,7 @@ func TestDisplacedLarge(t *testing.T) {
 	}
 	w.pass(10 * time.Minute)
 	if reads > 20 {
-		t.Errorf("it was read %d times in ten minutes", reads)
+		t.Errorf("the file was read %d times in ten minutes", reads)
 	}
 }
 
@@ -314,7 +314,7 @@ func TestTidyLooksAtNothing(t *testing.T) {
 		w.pass(3 * time.Second)
 	}
 	if l.lists > 2 {
-		t.Errorf("%d lists of folders for 30 revisions of a file", l.lists)
+		t.Errorf("got %d listings of folders for 30 revisions of a file", l.lists)
 	}
 }
 
@@ -351,7 +351,7 @@ func TestGitsFiles(t *testing.T) {
 	w.project()
 	w.pass(5 * time.Second)
 	if got := w.user.Files(); len(got) != 1 || len(w.tree.Status().Stuck) != 2 {
-		t.Errorf("the files are %q, stuck %v", got, w.tree.Status().Stuck)
+		t.Errorf("the files are %q, stuck are %v", got, w.tree.Status().Stuck)
 	}
 }
 

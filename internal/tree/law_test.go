@@ -43,7 +43,7 @@ func TestLaws(t *testing.T) {
 	}
 	for _, p := range all {
 		if struck[p] == 0 && os.Getenv("TALLY_TREE_SEED") == "" && !t.Failed() {
-			t.Errorf("no process was killed, and no user wrote: %s", p)
+			t.Errorf("no kill and no write of the user happened at the point %s", p)
 		}
 	}
 	if struck[grew] == 0 && os.Getenv("TALLY_TREE_SEED") == "" && !t.Failed() {
@@ -228,7 +228,7 @@ func (w *world) growth(t *Tree, sub events.Subject, at events.Offset, list []wan
 	w.grown += len(list)
 	p, err := t.locationOf(context.Background(), t.as(at), sub)
 	if u := t.entries[sub]; err != nil || p.Path != u.want || p.Apart != u.apart || p.Folder != u.folder || !slices.Equal(p.Files, u.within) {
-		w.t.Errorf("%v is to be at %v, %v, and what it grew by says that it is still at %s", sub, p, err, u.want)
+		w.t.Errorf("%v is to be at %v, %v, but the appended data belong to %s", sub, p, err, u.want)
 	}
 	is := make(map[string]string)
 	for _, p := range t.filesOf(sub) {
@@ -242,7 +242,7 @@ func (w *world) growth(t *Tree, sub events.Subject, at events.Offset, list []wan
 		to[f.Path] = fmt.Sprintf("%s %o", f.sum, layouts.ModeOf(f.Mode))
 	}
 	if !maps.Equal(is, to) {
-		w.t.Errorf("%v grew to\n%s, and is to be\n%s", sub, lines(is), lines(to))
+		w.t.Errorf("the files of %v grew to\n%s, want\n%s", sub, lines(is), lines(to))
 	}
 }
 

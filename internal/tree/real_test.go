@@ -86,7 +86,7 @@ func TestSavedOften(t *testing.T) {
 		r.until("it is taken in", func() bool {
 			list := r.revisions("a")
 			if len(list) > n+1 {
-				t.Fatalf("%q were taken in", list)
+				t.Fatalf("imported %q", list)
 			}
 			return len(list) == n+1
 		})
@@ -160,7 +160,7 @@ func TestBothSides(t *testing.T) {
 				conflicts++
 			case found[id] == 0 && len(list) == 3 && list[1] == "log of "+id: // one came after the other
 			default:
-				t.Errorf("%s: %d conflicts, %q", id, found[id], list)
+				t.Errorf("%s: got %d conflicts and the revisions %q", id, found[id], list)
 			}
 			r.until("file "+id+" is the last revision", func() bool {
 				text, err := os.ReadFile(filepath.Join(r.dir, id))
@@ -176,7 +176,7 @@ func TestBothSides(t *testing.T) {
 		}
 	}
 	if t.Logf("%d rounds, %d conflicts", rounds, conflicts); conflicts == 0 {
-		t.Error("there was no conflict: the test showed nothing")
+		t.Error("no write caused a conflict, want some")
 	}
 }
 
@@ -231,11 +231,11 @@ func TestLinks(t *testing.T) {
 	adversary.Wait()
 	for _, name := range []string{"x", "y", "z"} {
 		if text, err := os.ReadFile(filepath.Join(outside, name)); err != nil || string(text) != canary {
-			t.Errorf("outside: %s is %q, %v", name, text, err)
+			t.Errorf("the file %s outside is %q, error %v", name, text, err)
 		}
 	}
 	if list := need(os.ReadDir(outside)); len(list) != 3 {
-		t.Errorf("outside: %v", list)
+		t.Errorf("the folder outside has %v", list)
 	}
 	for rec, err := range r.st.Log.Read(t.Context(), events.Range{}) {
 		must(t, err)

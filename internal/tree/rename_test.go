@@ -28,7 +28,7 @@ func TestRenamed(t *testing.T) {
 	}{"a": {events.ReasonRenamed, "document/doc/b"}, "c": {"gone", ""}} {
 		doc := need(w.st.Loader().History(ctx, events.Document(w.st.Namespace(), plainKind, id)))
 		if last := doc.Last(); !last.Deleted || last.Reason != want.reason || last.RenamedTo != want.to {
-			t.Errorf("%s is %+v", id, last)
+			t.Errorf("the last revision of %s is %+v", id, last)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestManifest(t *testing.T) {
 	b = open()
 	s.clean = true
 	if got := need(b.load(ctx)); !reflect.DeepEqual(got, s) {
-		t.Errorf("it says\n%+v, saved was\n%+v", got, s)
+		t.Errorf("the manifest has\n%+v, want the saved state\n%+v", got, s)
 	}
 	must(t, b.close())
 	for what, content := range map[string][]byte{"empty": {}, "no book": []byte("SQLite format 3\x00 and nothing else"), "of another version": nil} {
@@ -64,11 +64,11 @@ func TestManifest(t *testing.T) {
 			b := open()
 			defer b.close()
 			if got := need(b.load(ctx)); !reflect.DeepEqual(got, newState()) {
-				t.Errorf("it says %+v", got)
+				t.Errorf("the manifest has %+v, want nothing", got)
 			}
 			must(t, b.save(ctx, &s, changes{cursor: &s.cursor}))
 			if got := need(b.load(ctx)); got.cursor != s.cursor {
-				t.Errorf("it is at %v", got.cursor)
+				t.Errorf("the manifest is at %v", got.cursor)
 			}
 		})
 	}

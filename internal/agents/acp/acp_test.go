@@ -75,7 +75,7 @@ func screen(t transcripts.T, l *transcripts.Log, session string) string {
 	for _, turn := range l.Live(session, agents.Main) {
 		read, ok := message.Read(turn.Raw)
 		if !ok {
-			t.Fatalf("%s is no turn", turn.Raw)
+			t.Fatalf("%s is not a turn", turn.Raw)
 		}
 		for _, p := range read.Parts {
 			list = append(list, strings.TrimRight(fmt.Sprintf("%s%s: %s%s", p.Role, []string{"", " thinks", " calls", " answers"}[min(p.Kind, 3)], p.Name, p.Text), " "))
@@ -198,11 +198,11 @@ func TestInterleavedLaw(t *testing.T) {
 		l := tell(rt, &w)
 		for _, s := range sessions {
 			if got := screen(rt, l, "acp/gull/"+s); got != strings.TrimSuffix(want[s], "\n") {
-				rt.Fatalf("%s says\n%s\nwant\n%s", s, got, want[s])
+				rt.Fatalf("screen of session %s:\n%s\nwant\n%s", s, got, want[s])
 			}
 		}
 		if created := transcripts.Payloads[*events.SessionCreated](l); len(created) != 1+len(sessions) {
-			rt.Fatalf("%d sessions were created", len(created))
+			rt.Fatalf("got %d sessions created", len(created))
 		}
 	})
 }
@@ -231,7 +231,7 @@ func TestRecorded(t *testing.T) {
 			t.Errorf("%s: %+v", name, cost)
 		}
 		if n := len(l.Lines); n != 10 {
-			t.Errorf("%s: %d lines", name, n)
+			t.Errorf("%s: got %d lines", name, n)
 		}
 	}
 }
@@ -275,12 +275,12 @@ func FuzzLine(f *testing.F) {
 			told[i] = string(raw)
 			for _, m := range l.Lines {
 				if m.Thread != agents.Main && m.Thread != agents.Log {
-					t.Fatalf("a line is in the thread %q", m.Thread)
+					t.Fatalf("got a line in the thread %q", m.Thread)
 				}
 			}
 		}
 		if told[0] != told[1] {
-			t.Fatalf("told as\n%s\nand as\n%s", told[0], told[1])
+			t.Fatalf("equal lines have two results:\n%s\nand\n%s", told[0], told[1])
 		}
 	})
 }

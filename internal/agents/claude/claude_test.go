@@ -25,14 +25,14 @@ func tell(t fataler, name, content string) told {
 	first, _, _ := strings.Cut(content, "\n")
 	f, ok := claude.Agent{}.File(name, []byte(first))
 	if !ok {
-		t.Fatalf("%s is no transcript", name)
+		t.Fatalf("%s is not a transcript", name)
 	}
 	fold := claude.Agent{}.Fold(f)
 	out := told{lines: tellOn(t, fold, 0, content)}
 	out.quiet = fold.Quiet()
 	checkFacts(t, out.quiet)
 	if again := fold.Quiet(); len(again) > 0 {
-		t.Fatalf("it is quiet twice: %+v", again)
+		t.Fatalf("a second call of Quiet returned %+v, want nothing", again)
 	}
 	return out
 }
@@ -45,7 +45,7 @@ func tellOn(t fataler, fold agents.Fold, at int64, content string) []agents.Mean
 		span := agents.Span{Start: at, End: at + int64(len(line))}
 		m := fold.Line(span, []byte(strings.TrimSuffix(line, "\n")))
 		if m.Thread == "" {
-			t.Fatalf("a line has no thread: %.200s", line)
+			t.Fatalf("got a line without a thread: %.200s", line)
 		}
 		checkFacts(t, append(m.Before[:len(m.Before):len(m.Before)], m.After...))
 		list, at = append(list, m), span.End
@@ -89,7 +89,7 @@ func checkFacts(t fataler, facts []agents.Fact) {
 func mustEncode(t fataler, p events.Payload) {
 	t.Helper()
 	if _, err := events.Encode(p); err != nil {
-		t.Fatalf("%T cannot be stored: %v", p, err)
+		t.Fatalf("encode %T: %v", p, err)
 	}
 }
 
@@ -124,7 +124,7 @@ func (d told) rewinds() []int64 {
 	return list
 }
 
-// A sheet writes a transcript in the form of Claude Code, with a text of our own.
+// A sheet writes a transcript in the form of Claude Code, with text of the tests.
 type sheet struct {
 	strings.Builder
 	n int
@@ -202,12 +202,12 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%+v, want %+v", f, want)
 		}
 		if wants := (claude.Agent{}).Wants(name); ok && !wants {
-			t.Errorf("%s is a transcript and not wanted", name)
+			t.Errorf("%s is a transcript, want that it is not", name)
 		}
 	}
 	for _, first := range []string{``, `{"sessionId":`, `{"sessionId":7}`, `{"sessionId":"a/b"}`} {
 		if _, ok := (claude.Agent{}).File("-p/agent-1a2b3c4d.jsonl", []byte(first)); ok {
-			t.Errorf("whose sub-agent is it that begins with %s?", first)
+			t.Errorf("a sub-agent's file with the first line %s is accepted, want a refusal", first)
 		}
 	}
 }
@@ -276,7 +276,7 @@ func TestNoRewindAtStart(t *testing.T) {
 	s.text(p, "m1", 1)
 	d := s.told(t)
 	if got := d.rewinds(); got != nil {
-		t.Errorf("rewinds to %d", got)
+		t.Errorf("rewinds to %d, want none", got)
 	}
 	if runs := of[*events.RunCreated](d.facts()); len(runs) != 1 || runs[0].Run.ID != p {
 		t.Errorf("turns: %+v", runs)
@@ -327,7 +327,7 @@ func TestCosts(t *testing.T) {
 	var got []string
 	for _, c := range of[*events.CostAccrued](s.told(t).facts()) {
 		if !events.IsUnique(c.Response) {
-			t.Errorf("B-11: the id %q may be drawn twice", c.Response)
+			t.Errorf("B-11: the response id %q is not unique", c.Response)
 		}
 		id, _, _ := strings.Cut(c.Response, "/")
 		got = append(got, fmt.Sprintln(id, c.Model, *c.Tokens, c.USD, c.Run.ID == p, c.Source))
@@ -402,7 +402,7 @@ func TestQuiet(t *testing.T) {
 	fold := claude.Agent{}.Fold(f)
 	tellOn(t, fold, 0, s.String())
 	if got := of[*events.RunFinished](fold.Quiet()); got != nil {
-		t.Errorf("over while a tool runs: %+v", got)
+		t.Errorf("the turn ended while a tool ran: %+v", got)
 	}
 	step := func(write func()) []agents.Fact {
 		from := s.Len()
@@ -415,13 +415,13 @@ func TestQuiet(t *testing.T) {
 	}
 	facts := step(func() { s.text(c, "m2", 8) })
 	if got := of[*events.RunFinished](facts); len(got) != 1 {
-		t.Errorf("went on, and %+v", got)
+		t.Errorf("a line after the end returned %+v", got)
 	}
 	if got := of[*events.CostAccrued](facts); len(got) != 1 || got[0].Tokens.Output != 8 {
-		t.Errorf("went on, and took %+v", got)
+		t.Errorf("the usage after the end is %+v", got)
 	}
 	if got := of[*events.RunFinished](step(func() { s.prompt(c, "Thanks") })); got != nil {
-		t.Errorf("over twice: %+v", got)
+		t.Errorf("the turn ended a second time: %+v", got)
 	}
 }
 
@@ -506,7 +506,7 @@ func TestFork(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	if set := of[*events.SessionUpdated](late.facts())[0].Set.Text("forkedFrom"); set != want.Session {
-		t.Errorf("forked from %q", set)
+		t.Errorf("the fork's fields are %q", set)
 	}
 }
 

@@ -32,7 +32,7 @@ func recorded(t *testing.T) map[string]string {
 		}
 	}
 	if len(files) < 7 {
-		t.Fatalf("only %d transcripts were found", len(files))
+		t.Fatalf("found only %d transcripts", len(files))
 	}
 	return files
 }
@@ -112,10 +112,10 @@ func TestRecorded(t *testing.T) {
 			t.Errorf("%s: %d events for %d responses, want %d:\n%v\n%v", name, n, len(got), len(want), got, want)
 		}
 		if len(want) == 0 {
-			t.Errorf("%s has no response", name)
+			t.Errorf("%s: got no response", name)
 		}
 		if r := d.rewinds(); r != nil {
-			t.Errorf("%s: rewinds to %d", name, r)
+			t.Errorf("%s: got rewinds to %d, want none", name, r)
 		}
 		open := make(map[string]int)
 		for _, f := range d.facts() {
@@ -128,13 +128,13 @@ func TestRecorded(t *testing.T) {
 		}
 		for id, state := range open {
 			if state != 11 {
-				t.Errorf("%s: turn %s is in state %d", name, id, state)
+				t.Errorf("%s: turn %s is in state %d, want an end", name, id, state)
 			}
 		}
 		ids := make(map[string]bool)
 		for i, m := range d.lines {
 			if m.ID != "" && ids[m.ID] {
-				t.Errorf("%s: line %d has the id of another one", name, i)
+				t.Errorf("%s: line %d has the id of another line", name, i)
 			}
 			ids[m.ID] = true
 		}
@@ -172,14 +172,14 @@ func TestGrowth(t *testing.T) {
 
 			version := tell(t, name, content[:end])
 			if !reflect.DeepEqual(version.lines, lines) {
-				t.Errorf("%s: the version of %d bytes is told otherwise than as it grew", name, end)
+				t.Errorf("%s: the facts of the first %d bytes differ from those of the growing file", name, end)
 			}
 			once, _ := counted(version.facts())
 			if grown, _ := counted(facts); !maps.Equal(grown, once) {
-				t.Errorf("%s: the version of %d bytes took %v, as it grew %v", name, end, once, grown)
+				t.Errorf("%s: the usage in the first %d bytes is %v, that of the growing file %v", name, end, once, grown)
 			}
 			if !maps.Equal(outcomes(version.facts()), outcomes(facts)) {
-				t.Errorf("%s: in the version of %d bytes turns end otherwise than as it grew", name, end)
+				t.Errorf("%s: the outcomes of turns in the first %d bytes differ from those of the growing file", name, end)
 			}
 		}
 		if len(lines) != len(whole.lines) {
@@ -204,12 +204,12 @@ func TestRecordedThreads(t *testing.T) {
 		for i, line := range slices.Collect(strings.Lines(content)) {
 			isMessage := strings.Contains(line, `"type":"user","message"`) || strings.Contains(line, `"role":"assistant"`)
 			if thread := d.lines[i].Thread; isMessage && thread == agents.Log {
-				t.Errorf("%s: line %d is a message and in the log", name, i)
+				t.Errorf("%s: line %d is a message, but is in the thread of the log", name, i)
 			}
 			threads[d.lines[i].Thread]++
 		}
 		if len(threads) == 0 {
-			t.Errorf("%s has no thread", name)
+			t.Errorf("%s: got no thread", name)
 		}
 	}
 }

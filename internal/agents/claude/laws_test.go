@@ -145,22 +145,22 @@ func TestLaws(t *testing.T) {
 			facts = append(facts, d.facts()...)
 			for i, m := range d.lines {
 				if m.Thread != agents.Main && m.Thread != "agent/ab" && m.Thread != agents.Log {
-					rt.Fatalf("%s: line %d is in the thread %q", name, i, m.Thread)
+					rt.Fatalf("%s: got line %d in the thread %q", name, i, m.Thread)
 				}
 			}
 		}
 		took, _ := counted(facts)
 		for id, output := range p.took {
 			if took[id].Output != int64(output) {
-				rt.Fatalf("%s took %d, want %d", id, took[id].Output, output)
+				rt.Fatalf("response %s: got an output of %d, want %d", id, took[id].Output, output)
 			}
 		}
 		if len(took) != len(p.took) {
-			rt.Fatalf("%d responses, want %d", len(took), len(p.took))
+			rt.Fatalf("got %d responses, want %d", len(took), len(p.took))
 		}
 		for _, c := range of[*events.SessionCreated](facts) {
 			if c.Fork != nil && c.Fork.Session != "claude/-p/s" {
-				rt.Fatalf("a fork of %q", c.Fork.Session)
+				rt.Fatalf("got a fork of %q, want none", c.Fork.Session)
 			}
 		}
 	})
@@ -174,7 +174,7 @@ func TestOneEventAResponse(t *testing.T) {
 			return // sub-agents of the same name alternate
 		}
 		if _, n := counted(tell(rt, "-p/s.jsonl", files["-p/s.jsonl"]).facts()); n != len(p.took) {
-			rt.Fatalf("%d events, want %d", n, len(p.took))
+			rt.Fatalf("got %d events, want %d", n, len(p.took))
 		}
 	})
 }
@@ -205,7 +205,7 @@ func FuzzLine(f *testing.F) {
 		for _, name := range []string{"-p/s.jsonl", "-p/s/subagents/agent-ab.jsonl"} {
 			first, second := tell(t, name, string(content)), tell(t, name, string(content))
 			if a, b := mustJSON(t, first.facts()), mustJSON(t, second.facts()); a != b {
-				t.Fatalf("told as\n%s\nand as\n%s", a, b)
+				t.Fatalf("equal lines have two results:\n%s\nand\n%s", a, b)
 			}
 			ids := make(map[string]bool)
 			for _, m := range first.lines {
@@ -214,7 +214,7 @@ func FuzzLine(f *testing.F) {
 				}
 				ids[m.ID] = true
 				if e := (&events.TurnAppended{Entries: []events.Entry{{Thread: m.Thread, Bytes: []byte("x"), ID: m.Turn}}}); m.Thread == "*" || e.Validate() != nil {
-					t.Fatalf("%+v cannot be stored", m)
+					t.Fatalf("the fact %+v is not valid", m)
 				}
 			}
 		}

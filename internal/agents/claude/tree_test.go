@@ -30,9 +30,9 @@ func TestLinear(t *testing.T) {
 		come("answer-"+strconv.Itoa(i), come("prompt-"+strconv.Itoa(i), last, asked), answered)
 	}
 	if took := time.Since(start); took > 20*time.Second {
-		t.Errorf("%d entries took %v", 3*n, took)
+		t.Errorf("reading %d entries took %v", 3*n, took)
 	}
 	if rewinds != n-1 {
-		t.Errorf("%d rewinds, want %d", rewinds, n-1)
+		t.Errorf("got %d rewinds, want %d", rewinds, n-1)
 	}
 }

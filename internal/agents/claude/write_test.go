@@ -32,11 +32,11 @@ func TestWriteRecorded(t *testing.T) {
 		old, oldIDs := said(content)
 		now, ids := said(string(written))
 		if !slices.Equal(old, now) || len(old) == 0 {
-			t.Errorf("%s: %d messages became %d others", name, len(old), len(now))
+			t.Errorf("%s: the file's %d messages do not equal the source's: got %d", name, len(old), len(now))
 		}
 		for id := range ids {
 			if oldIDs[id] {
-				t.Errorf("%s: entry %s is in both", name, id)
+				t.Errorf("%s: entry %s is in both files", name, id)
 			}
 		}
 		fork, responses := false, make(map[string]bool)
@@ -63,11 +63,11 @@ func TestWriteRecorded(t *testing.T) {
 			}
 		}
 		if !fork {
-			t.Errorf("%s: it is no fork", name)
+			t.Errorf("%s: the file is not a fork", name)
 		}
 		for response := range responses {
 			if !strings.Contains(content, response) || response == "" {
-				t.Errorf("%s: response %q is another one", name, response)
+				t.Errorf("%s: response %q is not in the source", name, response)
 			}
 		}
 	}
@@ -123,7 +123,7 @@ func TestWriteLinks(t *testing.T) {
 		"form": len(a) == 36 && a != b && b != c && a != "a",
 	} {
 		if !ok {
-			t.Errorf("%s is wrong:\n%s", what, out)
+			t.Errorf("%s differs:\n%s", what, out)
 		}
 	}
 	for _, w := range []claude.Transcript{{}, {Session: "a", From: "a", Lines: raw}, {Session: "a/b", From: "old", Lines: raw}, {Session: "new", From: "old", Lines: raw[2:5]}} {
@@ -139,17 +139,17 @@ func TestWriteName(t *testing.T) {
 		w := claude.Transcript{Session: "5c0375b4-57a5-4f26-b12d-0000000000aa"}
 		for _, project := range []string{"", ".", "..", "...", ". .", "../x", "x/..", "a/b", "/etc", `a\b`, `..\x`, "a\x00b", "a\nb", "C:x", strings.Repeat("p", 256)} {
 			if name, err := w.Name(project); err == nil {
-				t.Errorf("%q becomes %q", project, name)
+				t.Errorf("the folder of project %q is %q", project, name)
 			}
 		}
 		for _, project := range []string{"-srv-shop", "C--Users-ada-shop", "..x", "x..y", "Ünï"} {
 			if name, err := w.Name(project); err != nil || name != project+"/"+w.Session+".jsonl" {
-				t.Errorf("%q becomes %q, %v", project, name, err)
+				t.Errorf("the folder of project %q is %q, error %v", project, name, err)
 			}
 		}
 		for _, session := range []string{"", "../x", "a/b", "a\x00", `a\b`} {
 			if name, err := (claude.Transcript{Session: session}).Name("-srv"); err == nil {
-				t.Errorf("session %q becomes %q", session, name)
+				t.Errorf("the file of session %q is %q", session, name)
 			}
 		}
 	})

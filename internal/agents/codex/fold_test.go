@@ -113,7 +113,7 @@ func TestCreated(t *testing.T) {
 	}
 	for _, line := range []string{"", "torn", `{"timestamp":"2026-01-02T03:04:05.500Z"}`} {
 		if got := factsOf[*events.SessionCreated](tell(t, ownID, line, line)); len(got) != 1 || got[0].Kind != "transcript" || got[0].Validate() != nil {
-			t.Errorf("a file that begins with %q: %+v", line, got)
+			t.Errorf("a file with the first line %q: got %+v", line, got)
 		}
 	}
 }
@@ -233,16 +233,16 @@ func FuzzLine(f *testing.F) {
 		list := strings.Split(lines, "\n")
 		got := tell(t, stem, list...)
 		if again := tell(t, stem, list...); !reflect.DeepEqual(got, again) {
-			t.Fatalf("%q says %+v, and then %+v", lines, got, again)
+			t.Fatalf("%q has two results: %+v and %+v", lines, got, again)
 		}
 		for _, m := range got {
 			if m.Thread != agents.Main && m.Thread != agents.Log {
-				t.Fatalf("a line in thread %q", m.Thread)
+				t.Fatalf("got a line in thread %q", m.Thread)
 			}
 			keys := make(map[string]bool)
 			for _, fact := range append(m.Before[:len(m.Before):len(m.Before)], m.After...) {
 				if keys[fact.Key] {
-					t.Fatalf("%q has two facts called %s", lines, fact.Key)
+					t.Fatalf("%q has two facts with the key %s", lines, fact.Key)
 				}
 				keys[fact.Key] = true
 				checkFact(t, fact)
@@ -259,14 +259,14 @@ func checkFact(t *testing.T, f agents.Fact) {
 			p.Fork.Offset = 1
 		}
 		if (p.Fork != nil) != (f.Position != nil) {
-			t.Fatalf("a fork %+v at %+v", p.Fork, f.Position)
+			t.Fatalf("got a fork of %+v at position %+v", p.Fork, f.Position)
 		}
 	case *events.SessionRewound:
 		if p.To = 1; f.Position == nil {
-			t.Fatal("a rewind to nowhere")
+			t.Fatal("got a rewind without a target")
 		}
 	}
 	if data, err := events.Encode(f.Payload); err != nil || bytes.Contains(data, []byte("\n")) {
-		t.Fatalf("%+v cannot be stored: %v", f.Payload, err)
+		t.Fatalf("encode %+v: %v", f.Payload, err)
 	}
 }

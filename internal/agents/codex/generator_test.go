@@ -396,19 +396,19 @@ func checkThread(t *rapid.T, s *stored, th *thread) {
 	t.Helper()
 	got := s.session("codex/"+th.id, 0)
 	if shown := s.main(got); !slices.Equal(shown, th.shown) {
-		t.Fatalf("thread %s is\n%q\nwant\n%q", th.id, shown, th.shown)
+		t.Fatalf("the screen of thread %s is\n%q\nwant\n%q", th.id, shown, th.shown)
 	}
 	if spent := got.Ledger.Spent().Tokens; spent != th.spent {
-		t.Fatalf("thread %s took %+v, want %+v", th.id, spent, th.spent)
+		t.Fatalf("the usage of thread %s is %+v, want %+v", th.id, spent, th.spent)
 	}
 	if live := s.live(got); !th.legacy && live != th.live {
-		t.Fatalf("what thread %s is took %+v, want %+v", th.id, live, th.live)
+		t.Fatalf("the usage in effect of thread %s is %+v, want %+v", th.id, live, th.live)
 	}
 	if len(got.Ledger.Rewinds) > th.reverts || th.reverts > 0 && len(got.Ledger.Rewinds) == 0 {
-		t.Fatalf("thread %s was rewound %d times, want %d", th.id, len(got.Ledger.Rewinds), th.reverts)
+		t.Fatalf("thread %s has %d rewinds, want %d", th.id, len(got.Ledger.Rewinds), th.reverts)
 	}
 	if fork := got.Ledger.Fork; (fork != nil) != (th.fork != "") || fork != nil && fork.Session != "codex/"+th.fork {
-		t.Fatalf("thread %s is a fork %+v, want %q", th.id, fork, th.fork)
+		t.Fatalf("thread %s is a fork of %+v, want %q", th.id, fork, th.fork)
 	}
 	if parent := got.Ledger.Parent; (parent != nil) != (th.parent != "") || parent != nil && parent.Session != "codex/"+th.parent {
 		t.Fatalf("thread %s has the parent %+v, want %q", th.id, parent, th.parent)

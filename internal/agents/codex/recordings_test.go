@@ -87,7 +87,7 @@ func recordings(t *testing.T) map[string]map[string][]byte {
 		}
 	}
 	if len(homes) < 2 {
-		t.Fatalf("%d homes were recorded, want an older and a newer one", len(homes))
+		t.Fatalf("found %d recorded homes, want an older and a newer one", len(homes))
 	}
 	return homes
 }
@@ -102,7 +102,7 @@ func TestRecordedForksAndReverts(t *testing.T) {
 			var to []events.Offset
 			for _, r := range got.Ledger.Rewinds {
 				if r.Reason != "source" {
-					t.Errorf("%s: a rewind because of %q", session, r.Reason)
+					t.Errorf("%s: got a rewind with the reason %q", session, r.Reason)
 				}
 				to = append(to, r.To)
 			}
@@ -119,12 +119,12 @@ func TestRecordedForksAndReverts(t *testing.T) {
 					fallthrough
 				case i > 0:
 					if checked++; len(to) == 0 || to[0] != want {
-						t.Fatalf("%s, %s: rewound to %v, want first %v", version, stem, to, want)
+						t.Fatalf("%s, %s: rewinds to %v, want %v as the first", version, stem, to, want)
 					}
 					to = to[1:]
 				case want != 0:
 					if checked++; got.Ledger.Fork == nil || *got.Ledger.Fork != (events.Fork{Session: "codex/" + meta.ForkedFrom, Offset: want}) {
-						t.Errorf("%s, %s: a fork of %+v, want %s at %v", version, stem, got.Ledger.Fork, meta.ForkedFrom, want)
+						t.Errorf("%s, %s: got a fork of %+v, want %s at %v", version, stem, got.Ledger.Fork, meta.ForkedFrom, want)
 					}
 				case meta.ForkedFrom != "":
 					if checked++; got.Ledger.Fork != nil || got.Ledger.Parent == nil || got.Ledger.Parent.Session != "codex/"+meta.ForkedFrom {
@@ -135,7 +135,7 @@ func TestRecordedForksAndReverts(t *testing.T) {
 		}
 	}
 	if checked < 3 {
-		t.Errorf("%d forks and reverts were checked, want a fork by copy, one by reference and a revert", checked)
+		t.Errorf("checked %d forks and reverts, want a fork by copy, a fork by reference and a revert", checked)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestRecordedThreads(t *testing.T) {
 		}
 	}
 	if asked < 2 {
-		t.Errorf("Codex was asked %d times", asked)
+		t.Errorf("found %d answers of Codex, want more", asked)
 	}
 }
 
@@ -269,7 +269,7 @@ func asOf(t *testing.T, homes []*stored, session, turn string) []string {
 		}
 		return s.main(s.session(session, max(at, own)))
 	}
-	t.Fatalf("no home has %s", session)
+	t.Fatalf("session %s is in no home", session)
 	return nil
 }
 
@@ -284,12 +284,12 @@ func TestRecordedLines(t *testing.T) {
 			if p, ok := projector.Decode(rec).Payload.(*events.TurnAppended); ok {
 				turns++
 				if e := p.Entries[0]; e.Thread != "main" && e.Thread != "log" {
-					t.Errorf("%s: a line in thread %q", version, e.Thread)
+					t.Errorf("%s: got a line in thread %q", version, e.Thread)
 				}
 			}
 		}
 		if lines != turns {
-			t.Errorf("%s: %d events of %d lines", version, turns, lines)
+			t.Errorf("%s: got %d events for %d lines", version, turns, lines)
 		}
 	}
 }

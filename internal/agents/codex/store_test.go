@@ -37,7 +37,7 @@ func store(t testing.TB, home map[string][]byte) *stored {
 	for name := range home {
 		f, ok := codex.Agent{}.File(name, nil)
 		if !ok {
-			t.Fatalf("%s is no rollout", name)
+			t.Fatalf("%s is not a rollout", name)
 		}
 		files = append(files, f)
 	}
@@ -74,7 +74,7 @@ func (s *stored) facts(f agents.File, facts []agents.Fact, keys map[string]bool)
 	s.t.Helper()
 	for _, fact := range facts {
 		if keys[fact.Key] {
-			s.t.Fatalf("two facts of a line of %s are called %s", f.Name, fact.Key)
+			s.t.Fatalf("two facts of a line of %s have the key %s", f.Name, fact.Key)
 		}
 		keys[fact.Key] = true
 		switch p := fact.Payload.(type) {
@@ -144,7 +144,7 @@ func (s *stored) main(session *projector.Session) []string {
 		}
 		read, ok := message.Read(raw)
 		if !ok {
-			s.t.Fatalf("%s is no turn", raw)
+			s.t.Fatalf("%s is not a turn", raw)
 		}
 		for _, p := range read.Parts {
 			switch {

@@ -55,14 +55,14 @@ func TestWriteHistories(t *testing.T) {
 		again := store(t, map[string][]byte{r.Name(time.UTC): content})
 		got := again.session("codex/"+r.Thread, 0)
 		if shown := again.main(got); !slices.Equal(shown, th.shown) {
-			rt.Fatalf("it reads\n%q\nwant\n%q\n%s", shown, th.shown, content)
+			rt.Fatalf("the screen of the written file is\n%q\nwant\n%q\n%s", shown, th.shown, content)
 		}
 		if got.Ledger.Parent == nil || got.Ledger.Parent.Session != "codex/"+th.id || len(got.Ledger.Costs) > 0 {
-			rt.Fatalf("parent %+v, costs %+v", got.Ledger.Parent, got.Ledger.Costs)
+			rt.Fatalf("got the parent %+v and the costs %+v", got.Ledger.Parent, got.Ledger.Costs)
 		}
 		for i, raw := range bytes.Split(bytes.TrimSuffix(content, []byte("\n")), []byte("\n")) {
 			if n := linesOf(t, raw)[0].Ordinal; (n == nil) != th.legacy || n != nil && *n != int64(i) {
-				rt.Fatalf("line %d has another number: %s", i, raw)
+				rt.Fatalf("the number of line %d differs: %s", i, raw)
 			}
 		}
 	})
@@ -94,13 +94,13 @@ func TestReferHistories(t *testing.T) {
 		again := store(t, home)
 		got, at := again.session("codex/"+r.Thread, 0), again.ends[file.id][end]
 		if got.Ledger.Fork == nil || *got.Ledger.Fork != (events.Fork{Session: "codex/" + file.thread, Offset: at}) || len(got.Ledger.Costs) > 0 {
-			rt.Fatalf("it is a fork of %+v at a cost of %+v, want %v", got.Ledger.Fork, got.Ledger.Costs, at)
+			rt.Fatalf("got a fork of %+v with the costs %+v, want %v and no costs", got.Ledger.Fork, got.Ledger.Costs, at)
 		}
 		if shown, want := again.main(got), before.main(before.session("codex/"+file.thread, at)); !slices.Equal(shown, want) {
-			rt.Fatalf("it reads\n%q\nwant\n%q", shown, want)
+			rt.Fatalf("the screen of the fork is\n%q\nwant\n%q", shown, want)
 		}
 		if m := linesOf(t, bytes.TrimSuffix(content, []byte("\n"))); json.Valid(lines[n-1]) && len(m) != 1 || json.Valid(lines[n-1]) && *m[0].Ordinal != *linesOf(t, bytes.TrimSuffix(lines[n-1], []byte("\n")))[0].Ordinal+1 {
-			rt.Fatalf("the numbers do not go on:\n%s", content)
+			rt.Fatalf("the lines are not numbered in order:\n%s", content)
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestIsToldAgain(t *testing.T) {
 		{prompt, `{"type":"event_msg","payload":{"type":"item_completed","item":{"type":"AgentMessage"}}}`, false}, {prompt, `{"type":"turn_context","payload":{}}`, false}, {"", "", false}, {prompt, "torn", false},
 	} {
 		if got := codex.IsToldAgain([]byte(c.line), []byte(c.next)); got != c.want {
-			t.Errorf("%s, %s: %v", c.line, c.next, got)
+			t.Errorf("IsToldAgain(%s, %s) = %v", c.line, c.next, got)
 		}
 	}
 }

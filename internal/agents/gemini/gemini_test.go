@@ -92,13 +92,13 @@ func TestLines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := tell(t, c.lines...)
 			if got := live(l, "main"); got != c.want {
-				t.Errorf("live %q, want %q", got, c.want)
+				t.Errorf("messages in effect are %q, want %q", got, c.want)
 			}
 			if got := moves(l); got != c.moves {
-				t.Errorf("moved by %q, want %q", got, c.moves)
+				t.Errorf("events that change the thread are %q, want %q", got, c.moves)
 			}
 			if v := l.Session(sessionID).Ledger.Rejected; len(v) > 0 {
-				t.Errorf("without effect: %+v", v)
+				t.Errorf("got events without effect: %+v", v)
 			}
 		})
 	}
@@ -132,7 +132,7 @@ func TestSecondFile(t *testing.T) {
 	second := strings.Replace(file, "03-04", "04-04", 1)
 	l.Append(second, []byte(head+said("c", "3")+"\n"+answer("d", "", "")+"\n"+answer("d", "", toolCall)+"\n"+`{"$set":{"messages":[`+said("e", "all")+`]}}`+"\n"))
 	if got := live(l, "main"); got != "a b e" {
-		t.Errorf("live %q", got)
+		t.Errorf("messages in effect are %q", got)
 	}
 }
 
@@ -142,13 +142,13 @@ func TestSubAgent(t *testing.T) {
 	sub := "pier/chats/" + strings.TrimPrefix(sessionID, "gemini/") + "/sub-1.jsonl"
 	l.Append(sub, []byte(strings.Replace(head, "5a5a5a5a-0000-4000-8000-000000000000", "sub-1", 1)+said("x", "look")+"\n"+answer("y", "so", "")+"\n"+`{"$rewindTo":"y"}`+"\n"+answer("z", "thus", "")+"\n"))
 	if got := live(l, "main") + "|" + live(l, "agent/sub-1"); got != "a|x z" {
-		t.Errorf("live %q", got)
+		t.Errorf("messages in effect are %q", got)
 	}
 	if n := len(transcripts.Payloads[*events.RunCreated](l)); n != 1 {
-		t.Errorf("%d turns, want that of the person", n)
+		t.Errorf("got %d turns, want only the user's", n)
 	}
 	if n := len(transcripts.Payloads[*events.CostAccrued](l)); n != 2 {
-		t.Errorf("%d costs, want those of the sub-agent", n)
+		t.Errorf("got %d costs, want those of the sub-agent", n)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestCost(t *testing.T) {
 		t.Errorf("%+v", costs)
 	}
 	if want.Total() != 99 {
-		t.Errorf("they are %d, and the message says 99", want.Total())
+		t.Errorf("the tokens sum to %d, want 99", want.Total())
 	}
 }
 
@@ -217,7 +217,7 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	if f, ok := a.File(file, []byte("torn")); !ok || f.Session != "gemini/5a5a5a5a" {
-		t.Errorf("a file whose first line says nothing is %+v", f)
+		t.Errorf("a file whose first line names no session is %+v", f)
 	}
 	env := map[string]string{"HOME": "/home/ada"}
 	if got := a.Roots(func(k string) string { return env[k] }); !slices.Equal(got, []string{"/home/ada/.gemini/tmp"}) {
@@ -247,21 +247,21 @@ func TestRecorded(t *testing.T) {
 	}
 	want := read(t, content)
 	if !slices.Equal(got, want) {
-		t.Errorf("live\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("messages in effect are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if len(l.Lines) != bytes.Count(content, []byte("\n")) {
-		t.Errorf("%d lines", len(l.Lines))
+		t.Errorf("got %d lines", len(l.Lines))
 	}
 	var sum int64
 	for _, p := range transcripts.Payloads[*events.CostAccrued](l) {
 		sum += p.Tokens.Total()
 	}
 	if total := totals(t, content); sum != total || total != 3*927 {
-		t.Errorf("%d tokens, the file says %d", sum, total)
+		t.Errorf("got %d tokens, want %d as in the file", sum, total)
 	}
 	s := l.Session(session)
 	if s.Ledger.Text("cwd") != "/home/dev/demo" || len(s.Ledger.Rejected) > 0 {
-		t.Errorf("cwd %q, void %v", s.Ledger.Text("cwd"), s.Ledger.Rejected)
+		t.Errorf("got the cwd %q and the rejected records %v", s.Ledger.Text("cwd"), s.Ledger.Rejected)
 	}
 	for _, p := range transcripts.Payloads[*events.RunFinished](l) {
 		if p.Outcome != "completed" {
@@ -274,7 +274,7 @@ func TestRecorded(t *testing.T) {
 		n += bytes.Count(rec.Data, listing)
 	}
 	if want := bytes.Count(content, listing) + 1; n != want {
-		t.Errorf("the listing is stored %d times, want %d", n, want)
+		t.Errorf("got %d turns after a resume, want %d", n, want)
 	}
 }
 
@@ -403,7 +403,7 @@ func TestOlder(t *testing.T) {
 	}
 	turns := l.Live("gemini/f7633853", "main")
 	if len(turns) != len(whole.Messages) || len(turns) != 13 {
-		t.Fatalf("%d messages, want %d", len(turns), len(whole.Messages))
+		t.Fatalf("got %d messages, want %d", len(turns), len(whole.Messages))
 	}
 	var want, got int64
 	for i, m := range whole.Messages {
@@ -416,9 +416,9 @@ func TestOlder(t *testing.T) {
 		got += p.Tokens.Total()
 	}
 	if got != want {
-		t.Errorf("%d tokens, the file says %d", got, want)
+		t.Errorf("got %d tokens, want %d as in the file", got, want)
 	}
 	if n := len(l.Live("gemini/f7633853", agents.Log)); n != bytes.Count(content, []byte("\n")) {
-		t.Errorf("%d lines", n)
+		t.Errorf("got %d lines", n)
 	}
 }

@@ -62,10 +62,10 @@ func TestListLaw(t *testing.T) {
 		}
 		want := read(t, []byte(head+strings.Join(lines, "\n")+"\n"))
 		if !slices.Equal(got, want) {
-			rt.Fatalf("live\n%s\nwant\n%s\nof\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"), strings.Join(lines, "\n"))
+			rt.Fatalf("messages in effect are\n%s\nwant\n%s\nof\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"), strings.Join(lines, "\n"))
 		}
 		if v := l.Session(sessionID).Ledger.Rejected; len(v) > 0 {
-			rt.Fatalf("without effect: %+v", v)
+			rt.Fatalf("got events without effect: %+v", v)
 		}
 	})
 }
@@ -92,11 +92,11 @@ func FuzzLine(f *testing.F) {
 				l.Quiet()
 			}
 			if a, b := string(mustJSON(t, first.Records)), string(mustJSON(t, second.Records)); a != b {
-				t.Fatalf("told as\n%s\nand as\n%s", a, b)
+				t.Fatalf("equal lines have two results:\n%s\nand\n%s", a, b)
 			}
 			for _, m := range first.Lines {
 				if m.Thread != agents.Main && m.Thread != agents.Log && m.Thread != "agent/x" {
-					t.Fatalf("a line is in the thread %q", m.Thread)
+					t.Fatalf("got a line in the thread %q", m.Thread)
 				}
 			}
 		}

@@ -59,7 +59,7 @@ func TestDeep(t *testing.T) {
 			check(t, []byte(turn))
 			read, _ := message.Read([]byte(turn))
 			if got := slices.ContainsFunc(read.Parts, func(p shapes.Part) bool { return p.Text == "hi" }); got != deep {
-				t.Errorf("%d floors of %s:\n%s", n, floor, tell(read))
+				t.Errorf("%d levels of %s:\n%s", n, floor, tell(read))
 			}
 		}
 	}
@@ -94,17 +94,17 @@ func check(t interface {
 		return
 	}
 	if text := lost(turn, read); text != "" {
-		t.Fatalf("%s\nhas lost %q:\n%s", turn, text, tell(read))
+		t.Fatalf("the result of reading %s\nlacks %q:\n%s", turn, text, tell(read))
 	}
 	if !utf8.ValidString(tell(read)) {
-		t.Fatalf("%s\nis not UTF-8 when it is read:\n%s", turn, tell(read))
+		t.Fatalf("the result of reading %s\nis not UTF-8:\n%s", turn, tell(read))
 	}
 	if u := read.Usage; u.Input < 0 || u.Output < u.Reasoning || u.CacheRead < 0 || u.CacheWrite < 0 || u.Total() < 0 {
-		t.Fatalf("%s\nhas the usage %+v", turn, u)
+		t.Fatalf("%s\nhas an invalid usage: %+v", turn, u)
 	}
 	for _, p := range read.Parts {
 		if !utf8.ValidString(shapes.Plain(p.Text)) {
-			t.Fatalf("%q is not UTF-8 for search", p.Text)
+			t.Fatalf("the text for search %q is not UTF-8", p.Text)
 		}
 	}
 }
@@ -202,7 +202,7 @@ func TestReadGlued(t *testing.T) {
 	}
 	for _, line := range []string{"", said, said + `{"torn`, said + `{"type":"unknown"}`, `{}{}`, "\x00"} {
 		if read, ok := message.ReadGlued([]byte(line)); ok {
-			t.Errorf("%q is read:\n%s", line, tell(read))
+			t.Errorf("%q was read, want a refusal:\n%s", line, tell(read))
 		}
 	}
 }

@@ -40,7 +40,7 @@ func examples(t testing.TB) []example {
 		for _, f := range a.Files {
 			turn, want, ok := strings.Cut(strings.ReplaceAll(string(f.Data), "$PNG", png), "----\n")
 			if !ok {
-				t.Fatalf("%s: %s does not say what is expected", file, f.Name)
+				t.Fatalf("%s: %s has no expected result", file, f.Name)
 			}
 			list = append(list, example{strings.TrimSuffix(filepath.Base(file), ".txtar"), f.Name, turn, want})
 		}
@@ -124,7 +124,7 @@ func TestMembersOfAgents(t *testing.T) {
 			}
 		}
 		if !slices.Equal(found, []string{want}) {
-			t.Errorf("%s is known to %v, want %s alone", name, found, want)
+			t.Errorf("the member %s is in the packages %v, want only %s", name, found, want)
 		}
 	}
 }

@@ -123,16 +123,16 @@ func TestTreeLaw(t *testing.T) {
 		}
 		l := tell(rt, b.String())
 		if got, want := live(l, sessionID), path(b.String()); !slices.Equal(got, want) {
-			rt.Fatalf("live %q, want %q, of\n%s", got, want, b.String())
+			rt.Fatalf("messages in effect are %q, want %q, of\n%s", got, want, b.String())
 		}
 		if got := len(transcripts.Payloads[*events.CostAccrued](l)); got != costs {
-			rt.Fatalf("%d costs, want %d", got, costs)
+			rt.Fatalf("got %d costs, want %d", got, costs)
 		}
 		if got, want := costly(l), answers(l); !slices.Equal(got, want) {
-			rt.Fatalf("costs in effect are those of %q, want %q, of\n%s", got, want, b.String())
+			rt.Fatalf("the costs in effect are of the responses %q, want %q, of\n%s", got, want, b.String())
 		}
 		if v := l.Session(sessionID).Ledger.Rejected; len(v) > 0 {
-			rt.Fatalf("without effect: %+v", v)
+			rt.Fatalf("got events without effect: %+v", v)
 		}
 	})
 }
@@ -185,7 +185,7 @@ func TestFork(t *testing.T) {
 	later := strings.ReplaceAll(said("c", "b")+answer("d", "c", "stop"), "T03:04:06", "T04:00:01")
 	l.Append("--home-ada-pier--/2026-01-02T04-00-00-000Z_s2.jsonl", []byte(fork+said("a", "")+answer("b", "a", "stop")+later))
 	if got := live(l, "pi/s2"); !slices.Equal(got, []string{"a", "b", "c", "d"}) {
-		t.Errorf("live %q", got)
+		t.Errorf("messages in effect are %q", got)
 	}
 	created := transcripts.Payloads[*events.SessionCreated](l)
 	if p := created[1]; p.Parent == nil || p.Parent.Session != sessionID || p.Fork != nil || p.CWD != "/home/ada/pier" || p.Project != "pier" {
@@ -199,7 +199,7 @@ func TestFork(t *testing.T) {
 		t.Errorf("responses %v", responses)
 	}
 	if n := len(transcripts.Payloads[*events.RunCreated](l)); n != 2 {
-		t.Errorf("%d turns", n)
+		t.Errorf("got %d turns", n)
 	}
 }
 
@@ -220,10 +220,10 @@ func TestRuns(t *testing.T) {
 		}
 		ended := transcripts.Payloads[*events.RunFinished](tell(t, content+said("z", parent)))
 		if n := len(strings.Fields(stops)) - strings.Count(stops, "toolUse"); want != "" && len(ended) != n {
-			t.Errorf("%s, and then another prompt: %d outcomes, want %d", stops, len(ended), n)
+			t.Errorf("after %s and another prompt: got %d outcomes, want %d", stops, len(ended), n)
 		}
 		if want == "" && (len(ended) != 1 || ended[0].Outcome != "stopped:unfinished" || ended[0].Run.ID != "a") {
-			t.Errorf("%s, and then another prompt: %+v", stops, ended)
+			t.Errorf("after %s and another prompt: got the outcomes %+v", stops, ended)
 		}
 	}
 }
@@ -289,7 +289,7 @@ func TestRecorded(t *testing.T) {
 		l.Append("x/"+filepath.Base(name), content)
 		session := "pi/" + strings.TrimSuffix(name[strings.LastIndexByte(name, '_')+1:], ".jsonl")
 		if got, want := live(l, session), path(string(content)); !slices.Equal(got, want) || len(got) == 0 {
-			t.Errorf("live %q, want %q", got, want)
+			t.Errorf("messages in effect are %q, want %q", got, want)
 		}
 		same(t, l, content)
 	}
@@ -301,10 +301,10 @@ func TestVersion1(t *testing.T) {
 	l := transcripts.New(t, pi.Agent{})
 	l.Append("2025-11-20T23-33-50-805Z_d703a1a9.jsonl", content)
 	if n := len(l.Live("pi/d703a1a9", agents.Main)); n != 453+373+88 {
-		t.Errorf("%d turns", n)
+		t.Errorf("got %d turns", n)
 	}
 	if n := len(transcripts.Payloads[*events.SessionRewound](l)); n != 0 {
-		t.Errorf("%d rewinds", n)
+		t.Errorf("got %d rewinds", n)
 	}
 	same(t, l, content)
 }
@@ -335,7 +335,7 @@ func same(t *testing.T, l *transcripts.Log, content []byte) {
 	responses := make(map[string]bool)
 	for _, p := range transcripts.Payloads[*events.CostAccrued](l) {
 		if responses[p.Response] {
-			t.Errorf("two answers are %s", p.Response)
+			t.Errorf("two answers have the id %s", p.Response)
 		}
 		responses[p.Response] = true
 		got = plus(got, *p.Tokens)
@@ -344,10 +344,10 @@ func same(t *testing.T, l *transcripts.Log, content []byte) {
 		}
 	}
 	if got != want || paid.Cmp(usd) != 0 {
-		t.Errorf("%+v for %s, the file says %+v for %s", got, paid.FloatString(9), want, usd.FloatString(9))
+		t.Errorf("got %+v for %s USD, want %+v for %s USD as in the file", got, paid.FloatString(9), want, usd.FloatString(9))
 	}
 	if n := len(l.Lines); n != bytes.Count(content, []byte("\n")) {
-		t.Errorf("%d lines", n)
+		t.Errorf("got %d lines", n)
 	}
 }
 
@@ -387,12 +387,12 @@ func FuzzLine(f *testing.F) {
 			told[i] = string(raw)
 			for _, m := range l.Lines {
 				if m.Thread != agents.Main && m.Thread != agents.Log {
-					t.Fatalf("a line is in the thread %q", m.Thread)
+					t.Fatalf("got a line in the thread %q", m.Thread)
 				}
 			}
 		}
 		if told[0] != told[1] {
-			t.Fatalf("told as\n%s\nand as\n%s", told[0], told[1])
+			t.Fatalf("equal lines have two results:\n%s\nand\n%s", told[0], told[1])
 		}
 	})
 }

@@ -41,7 +41,7 @@ func screen(t transcripts.T, l *transcripts.Log, session string) string {
 	for _, turn := range l.Live(session, agents.Main) {
 		read, ok := message.Read(turn.Raw)
 		if !ok {
-			t.Fatalf("%s is no turn", turn.Raw)
+			t.Fatalf("%s is not a turn", turn.Raw)
 		}
 		for _, p := range read.Parts {
 			list = append(list, strings.TrimRight(fmt.Sprintf("%s%s: %s", p.Role, []string{"", " thinks", " calls", " answers"}[min(p.Kind, 3)], strings.TrimSpace(p.Text)), " "))
@@ -80,7 +80,7 @@ func TestRecorded(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := stream.FormatOf(c.command); got != c.format {
-				t.Errorf("%q prints %s", c.command, got)
+				t.Errorf("the format of %q is %s", c.command, got)
 			}
 			first, _, _ := bytes.Cut(printed, []byte("\n"))
 			if got := stream.SessionIn(c.format, first); got != c.session {
@@ -94,18 +94,18 @@ func TestRecorded(t *testing.T) {
 			}
 			cost := transcripts.Payloads[*events.CostAccrued](l)
 			if len(cost) != 1 || *cost[0].Tokens != c.tokens || cost[0].Model != c.model {
-				t.Errorf("cost %+v", cost)
+				t.Errorf("the cost is %+v", cost)
 			}
 			end := transcripts.Payloads[*events.RunFinished](l)
 			if len(end) != 1 || end[0].Outcome != c.outcome || cost[0].Run == nil || *cost[0].Run != end[0].Run {
-				t.Errorf("ended %+v", end)
+				t.Errorf("the turn's end is %+v", end)
 			}
 			s := l.Session(id).Ledger
 			if s.Text("cwd") != "/home/ada/pier" || s.Text("project") != "pier" {
 				t.Errorf("cwd %q, project %q", s.Text("cwd"), s.Text("project"))
 			}
 			if n := len(l.Lines); n != bytes.Count(printed, []byte("\n"))+2 {
-				t.Errorf("%d lines", n)
+				t.Errorf("got %d lines", n)
 			}
 		})
 	}
@@ -121,7 +121,7 @@ func TestResumed(t *testing.T) {
 	}
 	spent := l.Session("exec/codex/t1").Ledger.Spent()
 	if spent.Tokens.Input != 1000 || spent.Tokens.Output != 100 {
-		t.Errorf("spent %+v", spent)
+		t.Errorf("the session spent %+v", spent)
 	}
 }
 
@@ -143,17 +143,17 @@ func TestClaude(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	if got := l.Live("exec/claude/s1", "agent/toolu_1"); len(got) != 1 || got[0].ID != "u3" {
-		t.Errorf("the sub-agent says %+v", got)
+		t.Errorf("the sub-agent's thread has %+v", got)
 	}
 	if spent := l.Session("exec/claude/s1").Ledger.Spent(); spent.Tokens.Input != 6 || spent.Tokens.Output != 9 {
-		t.Errorf("spent %+v", spent)
+		t.Errorf("the session spent %+v", spent)
 	}
 	end := transcripts.Payloads[*events.RunFinished](l)
 	if len(end) != 1 || end[0].Outcome != "completed" || !bytes.Contains(end[0].Usage, []byte(`"total_cost_usd":0.5`)) {
-		t.Errorf("ended %+v", end)
+		t.Errorf("the turn's end is %+v", end)
 	}
 	if p := transcripts.Payloads[*events.SessionCreated](l); p[0].Title != "claude -p" {
-		t.Errorf("title %q", p[0].Title)
+		t.Errorf("the title is %q", p[0].Title)
 	}
 }
 
@@ -210,20 +210,20 @@ func TestPiecesLaw(t *testing.T) {
 		name, content := recorded("gemini", "s1", printed.String(), stream.Ending{}, "gemini")
 		l := tell(rt, name, content)
 		if got := screen(rt, l, "exec/gemini/s1"); got != strings.Join(want, "\n") {
-			rt.Fatalf("says\n%.2000s", got)
+			rt.Fatalf("the screen is\n%.2000s", got)
 		}
 		told := make(map[string]string)
 		for _, p := range transcripts.Payloads[*events.RunProgressed](l) {
 			var delta string
 			if err := json.Unmarshal(p.Delta, &delta); err != nil || len(delta) < 4096 {
-				rt.Fatalf("a delta of %d bytes", len(delta))
+				rt.Fatalf("got a delta of %d bytes", len(delta))
 			}
 			told[p.Turn] += delta
 		}
 		for i, text := range texts {
 			id := fmt.Sprintf("20260102-1_s1/said/%d", i+1)
 			if !strings.HasPrefix(text, told[id]) || len(text)-len(told[id]) >= 4096+2000 {
-				rt.Fatalf("of %d bytes of %s, %d were told", len(text), id, len(told[id]))
+				rt.Fatalf("got %[3]d of the %[1]d bytes of %[2]s", len(text), id, len(told[id]))
 			}
 		}
 	})
@@ -237,7 +237,7 @@ func TestFormats(t *testing.T) {
 		"pi --mode json x": "pi", "pi --mode rpc": "lines", "make test": "lines", "sh -c codex": "lines",
 	} {
 		if got := stream.FormatOf(strings.Fields(command)); got != want {
-			t.Errorf("%s prints %s, want %s", command, got, want)
+			t.Errorf("the format of %s is %s, want %s", command, got, want)
 		}
 	}
 	for _, c := range []struct{ format, line, want string }{
@@ -245,7 +245,7 @@ func TestFormats(t *testing.T) {
 		{"codex", `not JSON`, ""}, {"pi", `{"type":"session","id":"p1"}`, "p1"}, {"lines", `{"id":"p1"}`, ""}, {"unknown", `{}`, ""},
 	} {
 		if got := stream.SessionIn(c.format, []byte(c.line)); got != c.want {
-			t.Errorf("%s: %s is of %q, want %q", c.format, c.line, got, c.want)
+			t.Errorf("%s: the session of %s is %q, want %q", c.format, c.line, got, c.want)
 		}
 	}
 }
@@ -319,14 +319,14 @@ func FuzzLine(f *testing.F) {
 				}
 				told[i] = string(raw)
 				if n := bytes.Count(content, []byte("\n")); len(l.Lines) < n {
-					t.Fatalf("%d lines of %d", len(l.Lines), n)
+					t.Fatalf("got %d lines of %d", len(l.Lines), n)
 				}
 				if i := slices.IndexFunc(l.Lines, func(m agents.Meaning) bool { return m.Session != "" }); i >= 0 {
-					t.Fatalf("line %d is in another session", i)
+					t.Fatalf("got line %d in another session", i)
 				}
 			}
 			if told[0] != told[1] {
-				t.Fatalf("told as\n%s\nand as\n%s", told[0], told[1])
+				t.Fatalf("equal lines have two results:\n%s\nand\n%s", told[0], told[1])
 			}
 		}
 	})
@@ -353,7 +353,7 @@ func TestPiResponses(t *testing.T) {
 			t.Fatalf("%q", ids)
 		}
 		if again := responses([2]string{"chatcmpl-7", "one"}); !slices.Equal(again, ids[:1]) {
-			t.Errorf("another time it is %q, want %q", again, ids[:1])
+			t.Errorf("the second result is %q, want %q", again, ids[:1])
 		}
 		if ids := responses([2]string{unique, "one"}); !slices.Equal(ids, []string{unique}) {
 			t.Errorf("%q, want %s", ids, unique)

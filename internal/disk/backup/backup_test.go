@@ -93,7 +93,7 @@ func mustList(t *testing.T, dir string) []backup.Backup {
 
 func accept(string) error { return nil }
 
-// mustRestore restores the backup whose name begins so, and wants it to have those files.
+// mustRestore restores the backup whose name begins with name, and checks the restored files.
 func mustRestore(t *testing.T, dir, name string, want tree) {
 	t.Helper()
 	m, err := backup.Find(mustList(t, dir), name)
@@ -105,7 +105,7 @@ func mustRestore(t *testing.T, dir, name string, want tree) {
 		t.Fatal(err)
 	}
 	if got := read(t, target); !maps.Equal(got, want) {
-		t.Fatalf("restored are %v, want %v", got, want)
+		t.Fatalf("the restored files are %v, want %v", got, want)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestTake(t *testing.T) {
 	first.write(t, from)
 	before := mustTake(t, dir, first.sources(from))
 	if want := int64(len("never changes" + "12345" + "old")); before.Bytes != want || before.NewBytes != want {
-		t.Errorf("the first has %d bytes, %d new, want %d", before.Bytes, before.NewBytes, want)
+		t.Errorf("the first backup has %d bytes, %d new, want %d", before.Bytes, before.NewBytes, want)
 	}
 	second := maps.Clone(first)
 	second["one/two/growing.blk"], second["mark"], second["one/new.blk"] = "1234567", "newer", "never changes"
@@ -134,13 +134,13 @@ func TestTake(t *testing.T) {
 	sources := append(second.sources(from), backup.Source{Name: "text", Size: 4, Text: []byte("made")})
 	after := mustTake(t, dir, sources)
 	if want := int64(len("67" + "newer" + "made")); after.NewBytes != want {
-		t.Errorf("the second has %d new bytes, want %d", after.NewBytes, want)
+		t.Errorf("the second backup has %d new bytes, want %d", after.NewBytes, want)
 	}
 	second["text"] = "made"
 	mustRestore(t, dir, before.Name, first)
 	mustRestore(t, dir, "", second)
 	if v := mustVerify(t, dir); v.Backups != 2 || len(v.Findings)+len(v.Unread) > 0 || v.Unused > 0 || v.Bytes != before.NewBytes+after.NewBytes {
-		t.Errorf("verified: %+v", v)
+		t.Errorf("the verification reports %+v", v)
 	}
 }
 
@@ -154,10 +154,10 @@ func TestTakeTheBeginning(t *testing.T) {
 	}
 	_, err := take(t.Context(), dir, []backup.Source{{Name: "f", Path: filepath.Join(from, "f"), Size: 17}})
 	if err == nil || !strings.Contains(err.Error(), "1 bytes are missing") {
-		t.Errorf("a file that is shorter: %v", err)
+		t.Errorf("a backup of a file that became shorter: %v", err)
 	}
 	if n := len(mustList(t, dir)); n != 3 {
-		t.Errorf("%d backups", n)
+		t.Errorf("got %d backups", n)
 	}
 	mustTake(t, dir, []backup.Source{{Name: "f", Path: filepath.Join(from, "f"), Size: 17, Optional: true},
 		{Name: "gone", Path: filepath.Join(from, "gone"), Size: 1, Optional: true},
@@ -172,7 +172,7 @@ func TestStamps(t *testing.T) {
 	files := tree{"f": "first", "g": "other"}
 	files.write(t, from)
 	if m := mustTake(t, dir, files.sources(from)); m.Files[0].Stamp != (backup.Stamp{}) {
-		t.Errorf("a file that may change again in the same moment, by the clock of its system, has the stamp %v", m.Files[0].Stamp)
+		t.Errorf("a file that was changed just now has the stamp %v, want none: it can change again with the same time", m.Files[0].Stamp)
 	}
 	files["f"] = "again"
 	files.write(t, from)
@@ -184,18 +184,18 @@ func TestStamps(t *testing.T) {
 	over, stop := context.WithCancel(t.Context())
 	stop() // every reader stops at its next byte
 	if _, err := take(over, dir, files.sources(from)); err != nil {
-		t.Errorf("a file was read that was not changed: %v", err)
+		t.Errorf("an unchanged file was read: %v", err)
 	}
 	if err := os.Rename(filepath.Join(from, "f"), filepath.Join(from, "h")); err != nil {
 		t.Fatal(err)
 	}
 	files.write(t, from) // another file, with the same content
 	if _, err := take(over, dir, files.sources(from)); !errors.Is(err, context.Canceled) {
-		t.Errorf("another file was not read: %v", err)
+		t.Errorf("a replaced file was not read: %v", err)
 	}
 }
 
-// What grows with each backup does not come to consist of ever more parts.
+// A file that grows with each backup consists of at most MaxParts parts.
 func TestParts(t *testing.T) {
 	dir, from := filepath.Join(t.TempDir(), "b"), t.TempDir()
 	w, err := backup.Open(dir)
@@ -214,7 +214,7 @@ func TestParts(t *testing.T) {
 		most = max(most, len(m.Files[0].Parts))
 	}
 	if most != backup.MaxParts {
-		t.Errorf("a file came to have %d parts, want %d", most, backup.MaxParts)
+		t.Errorf("a file has %d parts, want at most %d", most, backup.MaxParts)
 	}
 	mustRestore(t, dir, "", files)
 }
@@ -240,23 +240,23 @@ func TestClockThatGoesBack(t *testing.T) {
 	}
 }
 
-// Find takes a name, or the beginning of one that is clear.
+// Find accepts a name, or a prefix that only one name has.
 func TestFind(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "b")
 	mustTake(t, dir, nil)
 	mustTake(t, dir, nil)
 	list := mustList(t, dir)
 	if m, err := backup.Find(list, "20261122T150227.123"); err != nil || m.Name != "20261122T150227.123Z" {
-		t.Errorf("found %v, %v", m.Name, err)
+		t.Errorf("Find returned %v, error %v", m.Name, err)
 	}
 	if _, err := backup.Find(list, "2026"); !is[*backup.AmbiguousError](err) {
-		t.Errorf("two: %v", err)
+		t.Errorf("a prefix of two names: %v", err)
 	}
 	if _, err := backup.Find(list, "2027"); !errors.Is(err, backup.ErrNoBackup) {
-		t.Errorf("none: %v", err)
+		t.Errorf("a prefix of no name: %v", err)
 	}
 	if _, err := backup.Find(nil, ""); !errors.Is(err, backup.ErrNoBackup) {
-		t.Errorf("none at all: %v", err)
+		t.Errorf("Find without a backup: %v", err)
 	}
 }
 
@@ -290,17 +290,17 @@ func TestKeep(t *testing.T) {
 		}
 	}
 	if _, err := w.Keep(0); err == nil {
-		t.Error("none is kept")
+		t.Error("Keep(0) was accepted")
 	}
 	v := mustVerify(t, dir)
 	if v.Backups != 2 || v.Objects != 3 || len(v.Findings) > 0 || v.Unused > 0 {
-		t.Errorf("verified: %+v", v)
+		t.Errorf("the verification reports %+v", v)
 	}
 	mustRestore(t, dir, "", tree{"all": "all", "only 4": "only 4"})
 }
 
-// A backup that is removed while all of them are verified is not missing anything, and what
-// comes meanwhile is needed.
+// Verify does not report a backup that is removed while Verify runs as missing, and accepts contents that a backup adds
+// meanwhile.
 func TestVerifyBesideKeep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "b")
 	mustTake(t, dir, []backup.Source{{Name: "f", Size: 3, Text: []byte("one")}, {Name: "g", Size: 3, Text: []byte("two")}})
@@ -318,16 +318,16 @@ func TestVerifyBesideKeep(t *testing.T) {
 		}
 		defer w.Close()
 		if k, err := w.Keep(2); err != nil || k.Backups != 1 || k.Bytes != 6 {
-			t.Fatalf("removed %+v, %v", k, err)
+			t.Fatalf("Keep removed %+v, error %v", k, err)
 		}
 	})
 	if err != nil || len(v.Findings) > 0 || v.Unused > 0 {
-		t.Errorf("verified: %+v, %v", v, err)
+		t.Errorf("the verification reports %+v, error %v", v, err)
 	}
 }
 
-// The names of all contents are on disk before the manifest that needs them, also of those
-// that a process left which was ended before it could see to that.
+// Before a manifest is written, the names of all contents that it needs are synced, including those that a killed
+// process left unsynced.
 func TestNamesAreSyncedBeforeTheManifest(t *testing.T) {
 	dir, from := filepath.Join(t.TempDir(), "b"), t.TempDir()
 	files := tree{"f": "one", "g": "another", "h": "a third"}
@@ -341,7 +341,7 @@ func TestNamesAreSyncedBeforeTheManifest(t *testing.T) {
 	synced := make(map[string]bool)
 	stop := durable.Watch(func(path string) {
 		if strings.HasPrefix(path, filepath.Join(dir, "backups")+string(filepath.Separator)) {
-			path = "the manifest" // a later change is too late
+			path = "the manifest" // the folders must be synced before it
 		}
 		if !synced["the manifest"] {
 			synced[filepath.Clean(path)] = true
@@ -350,7 +350,7 @@ func TestNamesAreSyncedBeforeTheManifest(t *testing.T) {
 	m := mustTake(t, dir, files.sources(from))
 	stop()
 	if !synced["the manifest"] || !synced[filepath.Join(dir, "objects")] {
-		t.Errorf("synced are %v", synced)
+		t.Errorf("the synced folders are %v", synced)
 	}
 	for _, f := range m.Files {
 		if folder := filepath.Dir(backup.ObjectPath(dir, f.Parts[0])); !synced[folder] {

@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/internal/disk/backup"
 )
 
-// Each object that is cut off, altered or missing is named, by Verify and by a restore,
-// which leaves nothing behind. What does not need it can be restored.
+// Verify and a restore name each object that is truncated, altered or missing. The restore leaves no files. Backups
+// that do not need the object can be restored.
 func TestDamagedObject(t *testing.T) {
 	dir, from := filepath.Join(t.TempDir(), "b"), t.TempDir()
 	files := tree{"a/f": "one content", "g": "another"}
@@ -41,10 +41,10 @@ func TestDamagedObject(t *testing.T) {
 				t.Errorf("%s %s: %v", f.Name, what, err)
 			}
 			if left := read(t, parent); len(left) > 0 {
-				t.Errorf("%s %s: left are %v", f.Name, what, left)
+				t.Errorf("%s %s: the restore left %v", f.Name, what, left)
 			}
 			if v := mustVerify(t, dir); len(v.Findings) != 1 || v.Findings[0].Object != path {
-				t.Errorf("%s %s: verified: %+v", f.Name, what, v)
+				t.Errorf("%s %s: the verification reports %+v", f.Name, what, v)
 			}
 			mustRestore(t, dir, other.Name, tree{"h": "h"})
 		}
@@ -53,11 +53,11 @@ func TestDamagedObject(t *testing.T) {
 		}
 	}
 	if v := mustVerify(t, dir); len(v.Findings) > 0 {
-		t.Errorf("in order again: %+v", v)
+		t.Errorf("after the repair the verification reports %+v", v)
 	}
 }
 
-// A content that was cut off is written again when it is needed.
+// A truncated content is written again when a backup needs it.
 func TestCutOffObjectIsWrittenAgain(t *testing.T) {
 	dir, from := filepath.Join(t.TempDir(), "b"), t.TempDir()
 	backup.SetSettled(t, -time.Hour)
@@ -68,7 +68,7 @@ func TestCutOffObjectIsWrittenAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := mustTake(t, dir, files.sources(from)); again.NewBytes != m.Bytes {
-		t.Errorf("%d bytes were written", again.NewBytes)
+		t.Errorf("got %d new bytes", again.NewBytes)
 	}
 	mustRestore(t, dir, m.Name, files)
 }
@@ -97,15 +97,15 @@ func TestDamagedManifest(t *testing.T) {
 			}
 			list := mustList(t, dir)
 			if len(list) != 2 || list[0].Err != nil || !errors.Is(list[1].Err, backup.ErrUnreadable) {
-				t.Fatalf("%s at %d: %v", what, i, list)
+				t.Fatalf("%s at %d: the list is %v", what, i, list)
 			}
 			if _, err := backup.Find(list, ""); !errors.Is(err, backup.ErrUnreadable) {
-				t.Fatalf("%s at %d: found, %v", what, i, err)
+				t.Fatalf("%s at %d: Find: %v", what, i, err)
 			}
 		}
 	}
 	if v := mustVerify(t, dir); v.Backups != 1 || len(v.Unread) != 1 {
-		t.Errorf("verified: %+v", v)
+		t.Errorf("the verification reports %+v", v)
 	}
 	w, err := backup.Open(dir)
 	if err != nil {
@@ -116,7 +116,7 @@ func TestDamagedManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if k, err := w.Keep(2); !errors.Is(err, backup.ErrUnreadable) || k != (backup.Kept{}) {
-		t.Errorf("removed %+v, %v", k, err)
+		t.Errorf("Keep removed %+v, error %v", k, err)
 	}
 	if err := os.WriteFile(path, sound, 0o600); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// limitFiles has writes fail that would make a file longer.
+// limitFiles makes writes fail that would make a file longer than the limit.
 func limitFiles(bytes string) {
 	n, err := strconv.ParseUint(bytes, 10, 64)
 	if err != nil {
@@ -30,7 +30,7 @@ func limitFiles(bytes string) {
 	}
 }
 
-// mustFill wants a child process to fail with the error of a full disk.
+// mustFill checks that a child process fails with the error of a full disk.
 func mustFill(t *testing.T, do, from, to string, bytes int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -48,16 +48,16 @@ func TestFullDisk(t *testing.T) {
 	first.write(t, from)
 	mustTake(t, dir, first.sources(from))
 	second.write(t, from)
-	// There is room for a part of a content, or for all of them and a part of the manifest.
+	// The limits leave room for a part of a content, or for all contents and a part of the manifest.
 	for _, bytes := range []int{5, 100} {
 		mustFill(t, "take", from, dir, bytes)
 		list := mustList(t, dir)
 		if len(list) != 1 || list[0].Err != nil {
-			t.Errorf("%d bytes: %v", bytes, list)
+			t.Errorf("limit of %d bytes: the backups are %v", bytes, list)
 		}
 		for name := range read(t, dir) {
 			if strings.Contains(name, "tmp") {
-				t.Errorf("%d bytes: left is %s", bytes, name)
+				t.Errorf("limit of %d bytes: the backup left %s", bytes, name)
 			}
 		}
 		mustRestore(t, dir, "", first)
@@ -68,6 +68,6 @@ func TestFullDisk(t *testing.T) {
 	parent := t.TempDir()
 	mustFill(t, "restore", dir, filepath.Join(parent, "new"), 5)
 	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
-		t.Errorf("left are %v, %v", left, err)
+		t.Errorf("the restore left %v, error %v", left, err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// file is the name under which a text is a manifest, whatever it says.
+// file returns the name under which Restore reads text as a manifest, whatever text contains.
 func file(text []byte) string {
 	sum := sha256.Sum256(text)
 	return "20261122T150227.123Z-" + hex.EncodeToString(sum[:])[:nameSum] + nameEnd
@@ -48,7 +48,7 @@ func FuzzManifest(f *testing.F) {
 			entries, err := os.ReadDir(d.path)
 			for _, e := range entries {
 				if e.Name() != d.may {
-					t.Fatalf("%s came to be in %s", e.Name(), d.path)
+					t.Fatalf("the restore created %s in %s", e.Name(), d.path)
 				}
 			}
 			if err != nil {

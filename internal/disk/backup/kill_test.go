@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// What the test binary, run again by a test, is to do, and after how many syncs it ends,
-// as if it was killed. It syncs before and after whatever others can see of its work.
+// These variables tell the test binary, which a test starts again, its task and after how many syncs it ends, as if
+// killed. It syncs before and after each visible step.
 const (
 	childLimit = "TALLY_TEST_BACKUP_LIMIT" // no file can grow beyond so many bytes, as on a full disk
 	childDo    = "TALLY_TEST_BACKUP_DO"
@@ -60,7 +60,7 @@ func child(do, from, to string) {
 	os.Exit(0)
 }
 
-// second are the files of the backup at which the child is killed.
+// second contains the files of the backup during which the child is killed.
 var second = tree{"d/full.blk": "as it was", "d/growing.blk": "1234567", "d/new.blk": "another", "mark": "new"}
 
 func takeAndKeep(from, to string) error {
@@ -87,8 +87,8 @@ func restoreNewest(dir, target string) error {
 	return m.Restore(context.Background(), dir, target, accept, quiet)
 }
 
-// each runs a child that ends at its first sync, its second, and so on, until one is done.
-// before prepares for each, after looks at what it left.
+// each runs children that end at their first sync, their second, and so on, until one completes. It calls before ahead
+// of each child, and after behind it.
 func each(t *testing.T, do string, before func() (from, to string), after func(from, to string, done bool)) {
 	t.Helper()
 	testkit.NotUnderRace(t) // a killed process reports no races
@@ -108,7 +108,7 @@ func each(t *testing.T, do string, before func() (from, to string), after func(f
 			continue
 		}
 		if steps < 8 {
-			t.Errorf("it was killed at %d steps: the test shows little", steps-1)
+			t.Errorf("the child was killed at only %d steps, want more", steps-1)
 		}
 		return
 	}
@@ -140,28 +140,28 @@ func TestKilledBackup(t *testing.T) {
 			mustRestore(t, to, "", second)
 		}
 		if v := mustVerify(t, to); len(v.Findings) > 0 || done && (v.Backups != 1 || v.Unused > 0) {
-			t.Errorf("done: %v, verified: %+v", done, v)
+			t.Errorf("complete: %v; the verification reports %+v", done, v)
 		}
 		if err := takeAndKeep(from, to); err != nil {
 			t.Error(err)
 		}
 		mustRestore(t, to, "", second)
 		if v := mustVerify(t, to); v.Backups != 1 || len(v.Findings) > 0 || v.Unused > 0 {
-			t.Errorf("after another run: %+v", v)
+			t.Errorf("after another run the verification reports %+v", v)
 		}
 		if left := read(t, to); len(left) != 5+2 { // contents, the manifest, and the file of the lock
-			t.Errorf("in the folder are %d files: %v", len(left), left)
+			t.Errorf("the folder has %d files: %v", len(left), left)
 		}
 	})
-	// Before the new one was there, beside the old one, and after the old one was removed.
+	// The kills cover three states: only the old manifest, both manifests, only the new one.
 	for _, want := range []string{"1 from 20261122T150227.123Z", "2 from 20261122T150227.123Z", "1 from 20261122T150227.124Z"} {
 		if counts[want] == 0 {
-			t.Errorf("it was never %s: %v", want, counts)
+			t.Errorf("no kill left the manifests %s: %v", want, counts)
 		}
 	}
 }
 
-// A first backup that is ended leaves a folder that can be used.
+// A first backup that is killed leaves a usable folder.
 func TestKilledFirstBackup(t *testing.T) {
 	each(t, "take", func() (from, to string) {
 		from, to = t.TempDir(), filepath.Join(t.TempDir(), "a", "b")
@@ -185,8 +185,8 @@ func TestKilledFirstBackup(t *testing.T) {
 	})
 }
 
-// A restore that is ended at any step leaves nothing at its target, or all. What it leaves
-// beside it is named, and in nobody's way.
+// A restore that is killed at any step leaves either nothing or all files at its target. Stages names what it leaves
+// beside the target, which does not disturb later restores.
 func TestKilledRestore(t *testing.T) {
 	from, dir := t.TempDir(), filepath.Join(t.TempDir(), "b")
 	second.write(t, from)
@@ -195,10 +195,10 @@ func TestKilledRestore(t *testing.T) {
 		_, err := os.Lstat(target)
 		if there := err == nil; there {
 			if got := read(t, target); !maps.Equal(got, second) {
-				t.Errorf("restored are %v", got)
+				t.Errorf("the restored files are %v", got)
 			}
 		} else if done || len(backup.Stages(target)) != 1 {
-			t.Errorf("done: %v, left are %v: %v", done, backup.Stages(target), err)
+			t.Errorf("complete: %v; beside the target are %v, error %v", done, backup.Stages(target), err)
 		} else if err := restoreNewest(dir, target); err != nil {
 			t.Error(err)
 		}

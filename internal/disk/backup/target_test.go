@@ -20,7 +20,7 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := backup.Open(dir); !is[*backup.BusyError](err) {
-		t.Errorf("two at once: %v", err)
+		t.Errorf("a second writer of the folder: %v", err)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
@@ -32,33 +32,33 @@ func TestRefusals(t *testing.T) {
 	}
 	defer w.Close()
 	if _, err := w.Take(t.Context(), backup.Manifest{Time: at, Log: "two"}, nil, quiet); !is[*backup.OtherError](err) {
-		t.Errorf("another store: %v", err)
+		t.Errorf("a backup of another store: %v", err)
 	}
 	if n := len(mustList(t, dir)); n != 1 {
-		t.Errorf("%d backups", n)
+		t.Errorf("got %d backups", n)
 	}
 
 	letters := t.TempDir()
 	tree{"letter": "x"}.write(t, letters)
 	if _, err := backup.Open(letters); !is[*backup.NotFolderError](err) {
-		t.Errorf("a folder of something else: %v", err)
+		t.Errorf("a folder with other files: %v", err)
 	}
 	if got := read(t, letters); len(got) != 1 {
-		t.Errorf("it has %v", got)
+		t.Errorf("the folder has %v", got)
 	}
 	if _, err := backup.List(letters); !is[*backup.NotFolderError](err) {
 		t.Errorf("a folder without backups: %v", err)
 	}
 }
 
-// What a system puts into a folder by itself is in nobody's way.
+// Files that an operating system puts into a folder do not count as content.
 func TestSystemsOwnNames(t *testing.T) {
 	dir := t.TempDir()
 	tree{".DS_Store": "x", "lost+found/x": ""}.write(t, dir)
 	mustTake(t, dir, nil)
 }
 
-// Links are not followed, out of the store or out of the folder.
+// Links are not followed, neither out of the store nor out of the folder of backups.
 func TestLinks(t *testing.T) {
 	dir, from := filepath.Join(t.TempDir(), "b"), t.TempDir()
 	tree{"secret": "secret"}.write(t, from)
@@ -66,7 +66,7 @@ func TestLinks(t *testing.T) {
 		t.Skip(err) // Windows
 	}
 	if _, err := take(t.Context(), dir, []backup.Source{{Name: "link", Path: filepath.Join(from, "link"), Size: 6}}); err == nil {
-		t.Error("what a link points to was copied")
+		t.Error("the target of a link was copied")
 	}
 	m := mustTake(t, dir, []backup.Source{{Name: "f", Size: 6, Text: []byte("secret")}})
 	path := backup.ObjectPath(dir, m.Files[0].Parts[0])
@@ -74,7 +74,7 @@ func TestLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := m.Restore(t.Context(), dir, filepath.Join(t.TempDir(), "new"), accept, quiet); !is[*backup.DamageError](err) {
-		t.Errorf("what a link points to was restored: %v", err)
+		t.Errorf("the target of a link was restored: %v", err)
 	}
 }
 
@@ -90,14 +90,14 @@ func TestTargets(t *testing.T) {
 	}
 	for _, name := range []string{"full", "file", "file/below"} {
 		if err := m.Restore(t.Context(), dir, filepath.Join(parent, name), accept, quiet); err == nil {
-			t.Errorf("restored into %s", name)
+			t.Errorf("a restore into %s was accepted", name)
 		}
 	}
 	refuse := errors.New("not good enough")
 	for _, name := range []string{"empty", "missing"} {
 		err := m.Restore(t.Context(), dir, filepath.Join(parent, name), func(stage string) error {
 			if got := read(t, stage); !maps.Equal(got, tree{"d/f": "x"}) {
-				t.Errorf("asked for %v", got)
+				t.Errorf("the required space is %v", got)
 			}
 			return refuse
 		}, quiet)
@@ -105,17 +105,17 @@ func TestTargets(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Something comes to be there while the restore is at work.
+	// Another process creates the target during the restore.
 	late := filepath.Join(parent, "late")
 	err := m.Restore(t.Context(), dir, late, func(string) error {
 		tree{"f": "somebody else's"}.write(t, late)
 		return nil
 	}, quiet)
 	if !is[*backup.TargetError](err) {
-		t.Errorf("a target that is taken: %v", err)
+		t.Errorf("a restore to a target that another process created: %v", err)
 	}
 	if got := read(t, parent); !maps.Equal(got, tree{"full/f": "mine", "file": "mine", "late/f": "somebody else's"}) {
-		t.Errorf("there is %v", got)
+		t.Errorf("the target has %v", got)
 	}
 	for _, name := range []string{"empty", "missing", "deep/er"} {
 		if err := m.Restore(t.Context(), dir, filepath.Join(parent, name), accept, quiet); err != nil {
@@ -126,7 +126,7 @@ func TestTargets(t *testing.T) {
 		}
 	}
 	if left := backup.Stages(filepath.Join(parent, "empty")); len(left) > 0 {
-		t.Errorf("left are %v", left)
+		t.Errorf("the restores left %v", left)
 	}
 }
 
@@ -146,18 +146,18 @@ func TestLinkedTarget(t *testing.T) {
 	err = m.Restore(t.Context(), dir, link, func(at string) error {
 		stage = at
 		if left := backup.Stages(link); !slices.Equal(left, []string{at}) {
-			t.Errorf("beside it are %v", left)
+			t.Errorf("beside the link are %v", left)
 		}
 		return nil
 	}, quiet)
 	if err != nil || filepath.Dir(stage) != filepath.Dir(disk) {
-		t.Errorf("made in %s, %v", stage, err)
+		t.Errorf("the restore was made in %s, error %v", stage, err)
 	}
 	if real, err := os.Readlink(link); err != nil || real != disk {
-		t.Errorf("it is a link to %q, %v", real, err)
+		t.Errorf("the target is a link to %q, error %v", real, err)
 	}
 	if got := read(t, disk); !maps.Equal(got, tree{"f": "x"}) {
-		t.Errorf("there is %v", got)
+		t.Errorf("the target has %v", got)
 	}
 }
 

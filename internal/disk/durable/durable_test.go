@@ -13,11 +13,11 @@ import (
 func mustHold(t *testing.T, path, want string, beside int) {
 	t.Helper()
 	if got, err := os.ReadFile(path); err != nil || string(got) != want {
-		t.Errorf("%s holds %.20q, %v", path, got, err)
+		t.Errorf("the content of %s is %.20q, error %v", path, got, err)
 	}
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(entries) != beside+1 {
-		t.Errorf("beside it: %v, %v", entries, err)
+		t.Errorf("the directory has %v, error %v", entries, err)
 	}
 }
 
@@ -31,12 +31,12 @@ func TestReplace(t *testing.T) {
 			mustHold(t, path, content, 0)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode() != 0o640 {
-			t.Errorf("mode %v, %v", info.Mode(), err)
+			t.Errorf("the mode is %v, error %v", info.Mode(), err)
 		}
 	}
 }
 
-// A name of the greatest length can be replaced, and one in the working directory.
+// Replace works with a name of the maximum length, and with a name in the working directory.
 func TestReplaceNames(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, path := range []string{strings.Repeat("x", 255), strings.Repeat("é", 127), "plain"} {
@@ -63,7 +63,7 @@ func TestReplaceFails(t *testing.T) {
 	}
 	for _, path := range []string{filepath.Join(file, "below"), filepath.Join(dir, "missing", "file")} {
 		if err := durable.Replace(path, []byte("x"), 0o600, durable.WithSync); err == nil {
-			t.Errorf("wrote %s", path)
+			t.Errorf("Replace wrote %s", path)
 		}
 	}
 	mustHold(t, file, "old", 0)
@@ -73,12 +73,11 @@ func mustBeAlone(t *testing.T, dir, name string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 || entries[0].Name() != name {
-		t.Errorf("%s holds %v, %v", dir, entries, err)
+		t.Errorf("the directory %s has %v, error %v", dir, entries, err)
 	}
 }
 
-// A crash between two steps leaves a temporary file, which is known as one and in
-// nobody's way.
+// A crash between two steps leaves a temporary file. IsTemporary recognises it, and later calls ignore it.
 func TestLeftover(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -95,12 +94,11 @@ func TestLeftover(t *testing.T) {
 	}
 	mustHold(t, path, "new", 1)
 	if !durable.IsTemporary(left) || durable.IsTemporary(path) || durable.IsTemporary(filepath.Join(left, "file")) {
-		t.Error("temporary files are not told from others")
+		t.Error("IsTemporary confuses temporary files with others")
 	}
 }
 
-// A replacement that shall survive the machine syncs the new content before it takes the
-// name, and the directory after.
+// With sync, Replace syncs the new content before the rename, and the directory after it.
 func TestReplaceSyncs(t *testing.T) {
 	for _, sync := range []durable.Sync{durable.NoSync, durable.WithSync} {
 		dir := t.TempDir()

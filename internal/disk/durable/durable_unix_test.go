@@ -35,7 +35,7 @@ func TestReplaceCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err == nil {
-		t.Fatal("written beyond the limit")
+		t.Fatal("a write beyond the limit succeeded")
 	}
 	mustHold(t, path, "old", 0)
 }

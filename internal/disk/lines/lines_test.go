@@ -12,8 +12,7 @@ import (
 	"github.com/tallylog/tally/internal/disk/lines"
 )
 
-// Whatever is read in whatever pieces, the lines are those of strings.Split, and
-// a line over the limit is named and skipped.
+// For any split into reads, the lines equal those of strings.Split. A line over the limit is reported and skipped.
 func TestReader(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := strings.Join(rapid.SliceOf(rapid.StringMatching(`[a-c]{0,20}`)).Draw(t, "lines"), "\n")
@@ -33,21 +32,21 @@ func TestReader(t *testing.T) {
 			}
 		}
 		if _, err := r.Next(); !errors.Is(err, lines.ErrEnd) {
-			t.Fatalf("behind the last line: %v", err)
+			t.Fatalf("after the last line: %v", err)
 		}
 	})
 }
 
-// A long line needs no memory of its length.
+// Skipping a long line takes bounded memory.
 func TestReaderSkipsInBoundedMemory(t *testing.T) {
 	long := bytes.Repeat([]byte("x"), 8<<20)
 	allocated := testing.AllocsPerRun(1, func() {
 		r := lines.NewReader(bytes.NewReader(long), 1000)
 		if _, err := r.Next(); err == nil {
-			t.Error("a line of 8 MiB passed a limit of 1000 bytes")
+			t.Error("a line of 8 MiB was returned despite the limit of 1000 bytes")
 		}
 	})
 	if allocated > 50 {
-		t.Errorf("%v allocations", allocated)
+		t.Errorf("got %v allocations", allocated)
 	}
 }

@@ -13,14 +13,14 @@ func TestTake(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Take(path); !errors.Is(err, ErrLocked) {
-		t.Errorf("a lock that is taken: %v", err)
+		t.Errorf("take a held lock: %v", err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
 	second, err := Take(path)
 	if err != nil {
-		t.Fatalf("a lock that was given up: %v", err)
+		t.Fatalf("take a released lock: %v", err)
 	}
 	second.Close()
 }

@@ -20,7 +20,7 @@ type limits struct {
 
 var sample = limits{1, map[string]int64{"store": 123456, "owner:ann": 17}}
 
-// Every flipped bit, and every pair of flipped bits in neighbouring bytes, is noticed.
+// Read detects every flipped bit, and every pair of flipped bits in neighbouring bytes.
 func TestFlippedBits(t *testing.T) {
 	text, err := statefile.Encode(sample)
 	if err != nil {
@@ -50,7 +50,7 @@ func wantDamage(t *testing.T, text []byte) {
 		t.Fatalf("%q: %v", text, err)
 	}
 	if have.Version != 99 {
-		t.Fatalf("%q: what cannot be believed was handed over: %v", text, have)
+		t.Fatalf("%q: Read returned the damaged value %v", text, have)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.json")
 	var have limits
 	if err := statefile.Read(path, 1, &have); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without a file: %v", err)
+		t.Errorf("read a missing file: %v", err)
 	}
 	if err := statefile.Write(path, sample, durable.WithSync); err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestRead(t *testing.T) {
 	}
 	have = limits{}
 	if err := statefile.Read(path, 1, &have); err != nil || !maps.Equal(have.Limits, sample.Limits) {
-		t.Errorf("without a checksum: %v, %v", have, err)
+		t.Errorf("a file without a checksum: got %v, error %v", have, err)
 	}
 }
 
@@ -100,6 +100,6 @@ func TestStrict(t *testing.T) {
 	}
 	var have limits
 	if newer, is := errors.AsType[*statefile.NewerError](statefile.Decode("limits.json", text, 1, &have)); !is || newer.Version != 3 {
-		t.Errorf("of a newer version: %v", err)
+		t.Errorf("a file of a newer version: %v", err)
 	}
 }

@@ -25,7 +25,7 @@ func TestDocs(t *testing.T) {
 	table, after, _ := strings.Cut(rest, "\n\n")
 	if want := tableOf(redact.Rules()); table != want {
 		if !*update {
-			t.Fatalf("the table of %s should be (write it with -update):\n%s", page, want)
+			t.Fatalf("the table of %s differs from the rules; -update writes it; want:\n%s", page, want)
 		}
 		if err := os.WriteFile(page, []byte(before+head+want+"\n\n"+after), 0o644); err != nil {
 			t.Fatal(err)

@@ -89,11 +89,11 @@ func TestValues(t *testing.T) {
 				text := enc.EncodeToString([]byte(strings.Repeat("~", before) + value + strings.Repeat("?", after)))
 				out, found := r.Line([]byte("b " + text + " e"))
 				if !slices.Equal(found, []redact.Found{one}) || !bytes.HasPrefix(out, []byte("b ")) || !bytes.HasSuffix(out, []byte(" e")) {
-					t.Errorf("%s with %d before and %d behind: %s %v", text, before, after, out, found)
+					t.Errorf("%s with %d characters before and %d after it: got %s %v", text, before, after, out, found)
 				}
 				left := strings.NewReplacer("[redacted:DB_PASSWORD]", "", "b ", "", " e", "", "=", "").Replace(string(out))
 				if len(left) > 4*(before/3)+4*((after+2)/3)+2 {
-					t.Errorf("%s: %s is left", text, left)
+					t.Errorf("%s: the output contains %s", text, left)
 				}
 			}
 		}
@@ -133,7 +133,7 @@ func TestOptionErrors(t *testing.T) {
 		if _, err := redact.New(o); err == nil {
 			t.Errorf("%v is accepted", o)
 		} else if strings.Contains(err.Error(), "s3cr3t") {
-			t.Errorf("the error says the value: %v", err)
+			t.Errorf("the error contains the value: %v", err)
 		}
 	}
 	r := mustNew(t, redact.Options{Values: map[string]string{"A": "s3cr3t-s3cr3t"}})
@@ -223,7 +223,7 @@ func FuzzLine(f *testing.F) {
 			t.Fatal("the input was changed")
 		}
 		if (found == nil) != bytes.Equal(out, in) {
-			t.Fatalf("%q: %v", in, found)
+			t.Fatalf("a second redaction of %q found %v", in, found)
 		}
 		if rawjson.Check(in) == nil && rawjson.Check(out) != nil {
 			t.Fatalf("%q is no longer JSON: %q", in, out)

@@ -204,7 +204,7 @@ func TestSeeds(t *testing.T) {
 	}
 	t.Logf("%d shapes, %d lines", len(kinds), tried)
 	if len(kinds) < 50 {
-		t.Errorf("only %d shapes", len(kinds))
+		t.Errorf("found only %d shapes", len(kinds))
 	}
 }
 

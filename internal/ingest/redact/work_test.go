@@ -48,7 +48,7 @@ func TestWorkPerByte(t *testing.T) {
 				highest, of = work, unit
 			}
 			if work > maxWork {
-				t.Errorf("%.80q: %d bytes are looked at for each byte", unit, work)
+				t.Errorf("%.80q: %d bytes are examined for each byte", unit, work)
 			}
 		}
 		t.Logf("at most %d bytes for each of %.80q", highest, of)

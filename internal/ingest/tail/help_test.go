@@ -162,7 +162,7 @@ func (r *rig) drain() {
 			return
 		}
 		if n > 20_000 {
-			r.t.Fatal("it never comes to rest")
+			r.t.Fatal("deliveries do not end")
 		}
 	}
 }
@@ -183,7 +183,7 @@ func (r *rig) take(b *Batch) {
 	switch b.Kind {
 	case Lines:
 		if d.partial {
-			r.t.Errorf("%s: lines in the middle of a rewrite", b.File.Rel)
+			r.t.Errorf("%s: got new lines during a rewrite", b.File.Rel)
 		}
 		d.content = r.add(d, d.content, b)
 	case Rewritten:
@@ -191,7 +191,7 @@ func (r *rig) take(b *Batch) {
 			d.next, d.partial = nil, true
 		}
 		if !d.partial {
-			r.t.Errorf("%s: a rewrite without its beginning", b.File.Rel)
+			r.t.Errorf("%s: got a rewrite without its beginning", b.File.Rel)
 		}
 		d.next = r.add(d, d.next, b)
 		if b.Last {
@@ -233,14 +233,14 @@ func (r *rig) add(d *doc, content []byte, b *Batch) []byte {
 		at := l.Offset - int64(len(l.Before))
 		all := slices.Concat(l.Before, l.Bytes, []byte(l.End))
 		if int64(len(all)) != l.Len() || len(all) == 0 {
-			r.t.Errorf("%s: a line of %d bytes at %d says it has %d", b.File.Rel, len(all), at, l.Len())
+			r.t.Errorf("%s: the line at offset %[3]d has %[2]d bytes, but Len returns %[4]d", b.File.Rel, len(all), at, l.Len())
 		}
 		if at > int64(len(content)) {
-			r.t.Fatalf("%s: lines are lost: %d follows %d", b.File.Rel, at, len(content))
+			r.t.Fatalf("%s: lines are missing: offset %d follows %d", b.File.Rel, at, len(content))
 		}
 		if have := content[at:]; len(have) > 0 {
 			if !bytes.HasPrefix(have, all) && !bytes.HasPrefix(all, have) {
-				r.t.Fatalf("%s: %s at %d was %s before", b.File.Rel, brief(string(all)), at, brief(string(have)))
+				r.t.Fatalf("%s: got %s at offset %d, want %s as before", b.File.Rel, brief(string(all)), at, brief(string(have)))
 			}
 			if len(have) >= len(all) {
 				continue // it was delivered but not acknowledged
@@ -267,7 +267,7 @@ func (r *rig) mustHave(stem, want string) {
 		d = &doc{}
 	}
 	if got := string(d.content); got != want || d.partial {
-		r.t.Errorf("of %s there is %s, want %s (partial: %v)", stem, brief(got), brief(want), d.partial)
+		r.t.Errorf("the delivered content of %s is %s, want %s (partial: %v)", stem, brief(got), brief(want), d.partial)
 	}
 }
 

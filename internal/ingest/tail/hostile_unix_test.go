@@ -31,7 +31,7 @@ func TestOnlyRegularFiles(t *testing.T) {
 	r.mustHave("a\nb\xff\x1b[2J", "odd name\n")
 	r.mustBe("unreadable fifo.jsonl")
 	if len(r.docs) != 3 {
-		t.Errorf("%d files, want 2 and the FIFO", len(r.docs))
+		t.Errorf("got %d files, want 2 and the FIFO", len(r.docs))
 	}
 	r.close()
 	r.run()
@@ -95,13 +95,13 @@ func TestPermission(t *testing.T) {
 	r.run()
 	r.mustBe("unreadable a.jsonl")
 	if s := r.tail.Status(); len(s.Unreadable) != 1 || s.Unreadable[0].Rel != "a.jsonl" {
-		t.Errorf("status: %+v", s)
+		t.Errorf("the status is %+v", s)
 	}
 	must(t, os.Chmod(r.path("a.jsonl"), 0o600))
 	r.run()
 	r.mustHave("a", "1\n")
 	if s := r.tail.Status(); len(s.Unreadable) != 0 {
-		t.Errorf("status: %+v", s)
+		t.Errorf("the status is %+v", s)
 	}
 }
 

@@ -274,10 +274,10 @@ func (h *history) check() {
 		if d := h.docs[stem]; d != nil {
 			want = want[:len(delivered(want, d.content))]
 			if !bytes.Equal(d.content, want) || d.partial {
-				h.rt.Fatalf("of %s there is\n%s, want\n%s", h.files[stem], brief(string(d.content)), brief(string(want)))
+				h.rt.Fatalf("the delivered content of %s is\n%s, want\n%s", h.files[stem], brief(string(d.content)), brief(string(want)))
 			}
 		} else if len(delivered(want, nil)) > 0 {
-			h.rt.Fatalf("nothing is known of %s: %s", h.files[stem], brief(string(want)))
+			h.rt.Fatalf("nothing of %s was delivered, want %s", h.files[stem], brief(string(want)))
 		}
 	}
 }

@@ -74,7 +74,7 @@ func TestBytes(t *testing.T) {
 		r.mustHave(name, string(want))
 	}
 	if len(r.docs) != 9 {
-		t.Errorf("%d files", len(r.docs))
+		t.Errorf("got %d files", len(r.docs))
 	}
 }
 
@@ -116,14 +116,14 @@ func TestBackpressure(t *testing.T) {
 	for name, d := range r.docs {
 		total += len(d.content)
 		if d.lines > fileLines || len(d.content) > fileBytes {
-			t.Errorf("%s: %d lines, %d bytes", name, d.lines, len(d.content))
+			t.Errorf("%s: got %d lines, %d bytes", name, d.lines, len(d.content))
 		}
 	}
 	if total > totalBytes || total < totalBytes-fileBytes {
-		t.Errorf("%d bytes are on their way", total)
+		t.Errorf("%d bytes are unacknowledged", total)
 	}
 	if s := r.tail.Status(); s.Lag != int64(26*len(big)+len(many)) {
-		t.Errorf("lag is %d", s.Lag)
+		t.Errorf("the lag is %d", s.Lag)
 	}
 	r.hold = false
 	r.ack()
@@ -135,6 +135,6 @@ func TestBackpressure(t *testing.T) {
 		}
 	}
 	if s := r.tail.Status(); s.Lag != 0 {
-		t.Errorf("lag is %d", s.Lag)
+		t.Errorf("the lag is %d", s.Lag)
 	}
 }

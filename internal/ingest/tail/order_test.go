@@ -32,7 +32,7 @@ func (r *rig) order() (list []string) {
 			return list
 		}
 	}
-	r.t.Fatal("it never comes to rest")
+	r.t.Fatal("deliveries do not end")
 	return nil
 }
 
@@ -42,7 +42,7 @@ func (r *rig) mustDeliver(want ...string) {
 		want[i] = "lines " + want[i]
 	}
 	if got := r.order(); !slices.Equal(got, want) {
-		r.t.Errorf("delivered are %q, want %q", got, want)
+		r.t.Errorf("the order of deliveries is %q, want %q", got, want)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestOrderOfTheUnreadable(t *testing.T) {
 	must(t, os.Truncate(r.path("a/1"), 1<<40)) // much larger than its size on disk
 	r.write("a/2", text("2", 10))
 	if got, want := r.order(), []string{"unreadable a/1", "lines a/2"}; !slices.Equal(got, want) {
-		t.Errorf("delivered are %q, want %q", got, want)
+		t.Errorf("the order of deliveries is %q, want %q", got, want)
 	}
 
 	r = newRig(t, inGroups)
@@ -133,7 +133,7 @@ func TestNote(t *testing.T) {
 	must(t, os.Remove(r.path("a")))
 	r.run()
 	if n := len(r.held); n != 1 || r.held[0].Kind != Gone || r.held[0].Note != "of somebody" {
-		t.Errorf("%d batches: %+v", n, r.held)
+		t.Errorf("got %d batches: %+v", n, r.held)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestFollows(t *testing.T) {
 	r.run()
 	r.mustBe("moved a1 to a2")
 	if first, _, _ := strings.Cut(content, "\n"); asked != first+"\n" {
-		t.Errorf("it begins with %q", asked)
+		t.Errorf("the head of the file is %q", asked)
 	}
 	r.rename("a2", "b2")
 	r.run()

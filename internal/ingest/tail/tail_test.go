@@ -20,17 +20,17 @@ func TestGrown(t *testing.T) {
 	r.run()
 	r.mustHave("one", "1\n2\n33\r\n4\n")
 	if n := r.docs["one"].lines; n != 4 {
-		t.Errorf("%d lines were delivered, want 4", n)
+		t.Errorf("got %d lines, want 4", n)
 	}
 	r.close()
 	r.run()
 	if n := r.docs["one"].lines; n != 4 {
-		t.Errorf("%d lines after it was opened again", n)
+		t.Errorf("got %d lines after a restart", n)
 	}
 	r.mustBe()
 }
 
-// Each way to replace content.
+// After each way to replace content, the tailer delivers the new content.
 func TestRewritten(t *testing.T) {
 	const size = 20_000
 	old := text("a", size)
@@ -80,7 +80,7 @@ func TestRewritten(t *testing.T) {
 				if tt.want == "" {
 					r.mustBe()
 					if more := r.docs["a"].lines - lines; more > 1 {
-						t.Errorf("%d lines came again", more)
+						t.Errorf("%d lines were delivered again", more)
 					}
 				} else {
 					r.mustBe(tt.want)
@@ -88,7 +88,7 @@ func TestRewritten(t *testing.T) {
 				r.append("a.jsonl", "end\n")
 				r.run()
 				if !strings.HasSuffix(string(r.docs["a"].content), "end\n") {
-					t.Error("it is not followed any more")
+					t.Error("the file is not followed any more")
 				}
 			})
 		}
@@ -161,12 +161,12 @@ func TestMoved(t *testing.T) {
 					want += "end\n"
 				}
 				if len(r.docs) != 1 {
-					t.Errorf("there are %d files, want one", len(r.docs))
+					t.Errorf("got %d files, want one", len(r.docs))
 				}
 				for stem, d := range r.docs {
 					r.mustHave(stem, want)
 					if d.lines > lines+1 {
-						t.Errorf("%d lines came again", d.lines-lines)
+						t.Errorf("%d lines were delivered again", d.lines-lines)
 					}
 				}
 			})

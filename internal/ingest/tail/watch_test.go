@@ -81,7 +81,7 @@ func TestRootAppears(t *testing.T) {
 	r.run()
 	r.mustHave("a", "1\n2\n")
 	if r.docs["a"].lines != 2 {
-		t.Error("lines came again")
+		t.Error("lines were delivered again")
 	}
 }
 
@@ -148,12 +148,12 @@ func TestKick(t *testing.T) {
 		}
 	}
 	if b == nil || b.File.Rel != "new/er/k.jsonl" {
-		t.Fatalf("first comes %+v", b)
+		t.Fatalf("the first batch is %+v", b)
 	}
 	r.take(b)
 	r.run()
 	if len(r.docs) != 21 {
-		t.Errorf("%d files", len(r.docs))
+		t.Errorf("got %d files", len(r.docs))
 	}
 }
 
@@ -178,7 +178,7 @@ func TestOnce(t *testing.T) {
 	r.mustHave("a", want+"{}")
 	r.mustHave("b", want)
 	if r.docs["a"].lines != 3001 || r.docs["b"].lines != 3000 {
-		t.Error("lines came again")
+		t.Error("lines were delivered again")
 	}
 	must(t, os.Remove(r.path("a/a.jsonl")))
 	r.open()
@@ -192,7 +192,7 @@ func TestState(t *testing.T) {
 	r.write("a.jsonl", "1\n")
 	r.run()
 	if _, err := Open(Options{Roots: []Root{{r.dir, "r"}}, State: r.state}); !errors.Is(err, lockfile.ErrLocked) {
-		t.Errorf("a second one: %v", err)
+		t.Errorf("a second process with the same state: %v", err)
 	}
 	r.close()
 	for _, path := range []string{r.state, r.state + ".lock"} {

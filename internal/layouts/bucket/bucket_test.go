@@ -70,8 +70,8 @@ func TestBreaks(t *testing.T) {
 	storagetest.RunCut(t, cut, func(t *testing.T) layouts.Storage { return open(t, connect(t, "nats://"+cut.Address), "cut") })
 }
 
-// T-39: other clients of a bucket can read our files, and we theirs. Other objects are listed as neither files nor
-// folders.
+// T-39: other clients of a bucket can read the files of this package, and it reads theirs. Other objects are listed as
+// neither files nor folders.
 func TestOthers(t *testing.T) {
 	js := connect(t, serve(t).ClientURL())
 	ctx, st := t.Context(), open(t, js, "b")
@@ -94,22 +94,22 @@ func TestOthers(t *testing.T) {
 			continue
 		}
 		if got := storagetest.Text(t, st, f.Path); got != want[f.Path] || f.Size != int64(len(got)) {
-			t.Errorf("%q has %q, want %q: %+v", f.Path, got, want[f.Path], f)
+			t.Errorf("the content of %q is %q, want %q: %+v", f.Path, got, want[f.Path], f)
 		}
 		delete(want, f.Path)
 	}
 	slices.Sort(odd)
 	if wantOdd := []string{":a", "a/link", "a:..:b", "a::b"}; len(want) > 0 || !slices.Equal(odd, wantOdd) {
-		t.Errorf("%q are not found, odd are %q", want, odd)
+		t.Errorf("the files %q are missing, the odd names are %q", want, odd)
 	}
 	big := strings.Repeat("0123456789", 1<<17)
 	for path, name := range map[string]string{"a/file": "a/file", "x/\xfe": "x/=FE", "=FE=": "=3DFE=", "=3D": "=3D", "=3DFF": "=3D3DFF", "=3E": "=3E"} {
 		must(t, st.Write(ctx, path, 0o600, storagetest.Bytes(big)))
 		if got, err := theirs.GetString(ctx, name); err != nil || got != big {
-			t.Errorf("%q at %q: %d bytes, %v", path, name, len(got), err)
+			t.Errorf("the client read %[3]d bytes of %[1]q at %[2]q, error %[4]v", path, name, len(got), err)
 		}
 		if got := storagetest.Text(t, st, path); got != big {
-			t.Errorf("%q: %d bytes came back", path, len(got))
+			t.Errorf("%q: read %d bytes after the client wrote", path, len(got))
 		}
 	}
 }
@@ -139,7 +139,7 @@ func TestAtOnce(t *testing.T) {
 		must(t, <-ended)
 	}
 	if got := strings.Fields(storagetest.Text(t, st, "log")); len(got) != writers*lines {
-		t.Errorf("%d lines are there, want %d", len(got), writers*lines)
+		t.Errorf("got %d lines, want %d", len(got), writers*lines)
 	}
 	must(t, st.Delete(ctx, "other"))
 	stream, err := js.Stream(ctx, "OBJ_b")
@@ -169,10 +169,10 @@ func TestTemporaryIsForgotten(t *testing.T) {
 		must(t, st.Write(t.Context(), name, 0o600, storagetest.Bytes("old")))
 		must(t, st.Delete(t.Context(), name))
 		if err := st.Delete(t.Context(), name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("it is deleted again: %v", err)
+			t.Errorf("a second deletion: %v", err)
 		}
 	}
 	if now := messages(); now != before {
-		t.Errorf("there are %d messages, and were %d", now, before)
+		t.Errorf("the stream has %d messages, want %d as before", now, before)
 	}
 }

@@ -16,7 +16,7 @@ func TestLimit(t *testing.T) {
 	} {
 		b := &limited{limit: len(piece) - 1}
 		if _, err := write(b); err == nil || len(b.content) > b.limit {
-			t.Errorf("%s: there are %d bytes, and it is %v", name, len(b.content), err)
+			t.Errorf("%s: the object has %d bytes, error %v", name, len(b.content), err)
 		}
 	}
 }

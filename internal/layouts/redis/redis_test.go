@@ -52,11 +52,11 @@ func TestBreaks(t *testing.T) {
 		must(t, st.Write(t.Context(), "a/b", 0o600, storagetest.Bytes(fmt.Sprint(n))))
 		server.Kill(t)
 		if err := st.Write(t.Context(), "a/b", 0o600, storagetest.Bytes("lost")); err == nil {
-			t.Error("wrote to a server that is dead")
+			t.Error("a write to a killed server succeeded")
 		}
 		server.Start(t)
 		if got := storagetest.Text(t, st, "a/b"); got != fmt.Sprint(n) {
-			t.Errorf("after a kill: %q, want %d", got, n)
+			t.Errorf("the content after a kill is %q, want %d", got, n)
 		}
 	}
 }
@@ -106,17 +106,17 @@ func TestOriginal(t *testing.T) {
 			continue
 		}
 		if !ok || f.Size != int64(len(text)) || f.Mode != 0o644 || f.ModTime.IsZero() || f.Version == "" {
-			t.Errorf("found %+v", f)
+			t.Errorf("got the unexpected file %+v", f)
 			continue
 		}
 		if got := storagetest.Text(t, st, f.Path); got != text {
-			t.Errorf("%q has %q, want %q", f.Path, got, text)
+			t.Errorf("the content of %q is %q, want %q", f.Path, got, text)
 		}
 		delete(want, f.Path)
 	}
 	slices.Sort(odd)
 	if wantOdd := []string{".tally/..:x", ".tally/..:x", ".tally/a/:b:meta.json", ".tally/end/:", ".tally/text", ":"}; len(want) > 0 || !slices.Equal(odd, wantOdd) {
-		t.Errorf("%q are not found, odd are %q", want, odd)
+		t.Errorf("the files %q are missing, the odd names are %q", want, odd)
 	}
 	list, err := st.List(ctx, ".tally")
 	must(t, err)
@@ -125,7 +125,7 @@ func TestOriginal(t *testing.T) {
 		names = append(names, fmt.Sprintf("%s %v %d", e.Name, e.Dir, e.Size))
 	}
 	if want := []string{"..:x false -1", "..:x false -1", "a true 0", "conversations true 0", "end true 0", "lines false 8", "none false 0", "text false -1"}; !slices.Equal(names, want) {
-		t.Errorf("listed as %q, want %q", names, want)
+		t.Errorf("the list is %q, want %q", names, want)
 	}
 	for what, err := range map[string]error{
 		"write": st.Write(ctx, ".tally/text", 0o644, storagetest.Bytes("x")), "append": st.Append(ctx, ".tally/text", []byte("x")),

@@ -54,15 +54,15 @@ func TestOriginal(t *testing.T) {
 	s.streams["empty"] = &stubStream{}
 	name := ".tally/conversations/a/meta.json"
 	if got := storagetest.Text(t, st, name); got != "{}\n{}\n" {
-		t.Errorf("read %q", got)
+		t.Errorf("got the content %q", got)
 	}
 	must(t, st.Append(ctx, name, []byte("+")))
 	if got := storagetest.Text(t, st, name); got != "{}\n{}\n+" {
-		t.Errorf("read %q", got)
+		t.Errorf("got the content %q", got)
 	}
 	must(t, st.Write(ctx, name, 0o600, storagetest.Bytes("new")))
 	if got := storagetest.Text(t, st, name); got != "new" || len(s.streams[name].records) != 2 {
-		t.Errorf("read %q of %d records", got, len(s.streams[name].records))
+		t.Errorf("got the content %q in %d records", got, len(s.streams[name].records))
 	}
 	var found []string
 	for f, err := range layouts.Walk(ctx, st, "") {
@@ -70,10 +70,10 @@ func TestOriginal(t *testing.T) {
 		found = append(found, fmt.Sprintf("%s %d", f.Path, f.Size))
 	}
 	if want := ".tally/conversations/a/meta.json 3, odd::name -1"; strings.Join(found, ", ") != want {
-		t.Errorf("found %q, want %q", found, want)
+		t.Errorf("the list is %q, want %q", found, want)
 	}
 	if got := fmt.Sprint(newConfig(t, s, st)); got != "map[retention_policy:map[infinite:map[]]]" {
-		t.Errorf("a new stream has %s: what it has would be gone after a while", got)
+		t.Errorf("a new stream has the settings %s: its records would expire", got)
 	}
 }
 
@@ -100,6 +100,6 @@ func TestRefused(t *testing.T) {
 	}
 	long := strings.Repeat("x/", 256) + "y"
 	if err := st.Write(ctx, long, 0o644, storagetest.Bytes("x")); err == nil || !strings.Contains(err.Error(), "512 bytes") {
-		t.Errorf("a long name: %v", err)
+		t.Errorf("write to a long name: %v", err)
 	}
 }

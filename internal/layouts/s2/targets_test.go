@@ -50,11 +50,11 @@ func TestTargets(t *testing.T) {
 			for f, err := range layouts.Walk(ctx, st, "") {
 				must(t, err)
 				if found[f.Path] = storagetest.Text(t, st, f.Path); f.Size != int64(len(found[f.Path])) || f.Mode != 0o600 {
-					t.Errorf("found %+v", f)
+					t.Errorf("got the unexpected file %+v", f)
 				}
 			}
 			if !maps.Equal(found, want) {
-				t.Errorf("%d files, want %d: %q", len(found), len(want), found)
+				t.Errorf("got %d files, want %d: %q", len(found), len(want), found)
 			}
 			name := ".tally/conversations/conv-1-a/conversation.jsonl"
 			more := fmt.Sprintf("\n{\"stepIndex\":%d}", n+2)
@@ -117,7 +117,7 @@ func TestConversation(t *testing.T) {
 				exported(t, src, target.st)
 			}
 			if have := filesIn(t, target.st); !maps.Equal(have, want) {
-				t.Errorf("it reads back as %q, want %q", have, want)
+				t.Errorf("the files read back are %q, want %q", have, want)
 			}
 			other := store(t)
 			r, err := tallydir.Layout{}.ImportFrom(ctx, other, target.st, layouts.Root{Name: "r", Marker: "m"}, layouts.ImportOptions{})
@@ -134,7 +134,7 @@ func TestConversation(t *testing.T) {
 				first = hash
 			}
 			if hash != first {
-				t.Errorf("another state than from a folder: %s and %s", hash, first)
+				t.Errorf("the state has the hash %s, want %s as from a folder", hash, first)
 			}
 			mine, err := c.Load(ctx)
 			must(t, err)
@@ -151,7 +151,7 @@ func TestConversation(t *testing.T) {
 			again := storagetest.NewMem(storagetest.MemOptions{})
 			exported(t, other, again)
 			if have := filesIn(t, again); !maps.Equal(have, want) {
-				t.Errorf("it comes out as %q, want %q", have, want)
+				t.Errorf("the exported files are %q, want %q", have, want)
 			}
 		})
 	}

@@ -52,17 +52,17 @@ func TestScanOfASoundBlock(t *testing.T) {
 	data, want := sound(200)
 	records, gaps := Scan(stream, 2, data)
 	if !slices.Equal(records, want) || len(gaps) != 0 {
-		t.Errorf("%d records, want %d; gaps %v", len(records), len(want), gaps)
+		t.Errorf("got %d records, want %d; gaps %v", len(records), len(want), gaps)
 	}
 	if last, ok := Sound(stream, 2, data); !ok || last != want[len(want)-1].Seq {
-		t.Errorf("the last is %d, sound %v", last, ok)
+		t.Errorf("the last sequence is %d, sound %v", last, ok)
 	}
 	if records, gaps := Scan(stream, 3, data); len(records) != 0 || len(gaps) == 0 {
-		t.Error("the records of one block are taken for those of another")
+		t.Error("the records of one block were accepted as those of another")
 	}
 }
 
-// Wherever a bit is flipped: all other records are found, and the damaged one is not.
+// Wherever a bit is flipped, Scan finds all records except the damaged one.
 func TestScanFindsWhatIsNotDamaged(t *testing.T) {
 	data, want := sound(60)
 	random := rand.New(rand.NewPCG(3, 4))
@@ -81,13 +81,13 @@ func TestScanFindsWhatIsNotDamaged(t *testing.T) {
 			}
 		}
 		if !slices.Equal(records, left) || len(gaps) != 1 || bit/8 < gaps[0].Begin || bit/8 >= gaps[0].End {
-			t.Fatalf("bit %d: %d records, want %d; gaps %v", bit, len(records), len(left), gaps)
+			t.Fatalf("bit %d: got %d records, want %d; gaps %v", bit, len(records), len(left), gaps)
 		}
 		if _, ok := Sound(stream, 2, bad); ok {
-			t.Fatalf("bit %d: the block is called sound", bit)
+			t.Fatalf("bit %d: the damaged block is reported as sound", bit)
 		}
 		if gaps[0].Subject != damaged.Subject || gaps[0].Bit != bit {
-			t.Fatalf("bit %d: the damaged record is %q's, want %q, and bit %d is wrong", bit, gaps[0].Subject, damaged.Subject, gaps[0].Bit)
+			t.Fatalf("bit %d: the gap has the subject %q, want %q, and the flipped bit %d", bit, gaps[0].Subject, damaged.Subject, gaps[0].Bit)
 		}
 	}
 }
@@ -101,7 +101,7 @@ func TestScanOfATornBlock(t *testing.T) {
 			n++
 		}
 		if !slices.Equal(records, want[:n]) || len(gaps) > 1 {
-			t.Fatalf("cut at %d: %d records, want %d; gaps %v", cut, len(records), n, gaps)
+			t.Fatalf("cut at %d: got %d records, want %d; gaps %v", cut, len(records), n, gaps)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func built(choice []byte) (data []byte, whole []Record) {
 		choice = choice[1:]
 		return int(c)
 	}
-	choice = choice[:min(len(choice), 48)] // to look for flipped bits takes the square of a block's size
+	choice = choice[:min(len(choice), 48)] // the time to look for flipped bits grows with the square of a block's size
 	seq, begin := uint64(100), 0
 	for len(choice) > 0 {
 		kind, n := next(), next()
@@ -138,12 +138,12 @@ func built(choice []byte) (data []byte, whole []Record) {
 			data = appendRecord(data, seq, subject, header, strings.Repeat("p", n%100))
 			whole = append(whole, Record{seq, subject, begin, len(data)})
 			seq++
-		case 2: // its number is only remembered
+		case 2: // a tombstone
 			data = appendRecord(data, seq|tombstoneBit, "", "", "")
-		case 3: // its data were erased
+		case 3: // an erased message
 			data = appendRecord(data, seq|erasedBit, subject, "", strings.Repeat("e", n%100))
 			seq++
-		case 4: // a bit
+		case 4: // flip a bit
 			bit := (next()<<8 + n) % (len(last) * 8)
 			last[bit/8] ^= 1 << (bit % 8)
 		case 5: // a sequence far ahead
@@ -151,13 +151,13 @@ func built(choice []byte) (data []byte, whole []Record) {
 			last[len(last)-1] ^= 1
 		case 6: // the lengths, which the hash does not cover
 			binary.LittleEndian.PutUint16(last[20:], binary.LittleEndian.Uint16(last[20:])+uint16(n))
-		case 7: // some bytes
+		case 7: // overwrite some bytes
 			for i := range min(n, len(last)) {
 				last[len(last)-1-i] ^= byte(next())
 			}
-		case 8: // the end
+		case 8: // cut off the end
 			data = data[:begin+n%len(last)]
-		case 9: // anything
+		case 9: // insert arbitrary bytes
 			for range n % 50 {
 				data = append(data, byte(next()))
 			}
@@ -187,7 +187,7 @@ func FuzzScan(f *testing.F) {
 				}
 				if i := slices.IndexFunc(whole, func(r Record) bool { return r.Begin == begin }); i >= 0 {
 					if whole[i] != records[0] {
-						t.Fatalf("%+v is taken for %+v", whole[i], records[0])
+						t.Fatalf("got the record %+[2]v, want %+[1]v", whole[i], records[0])
 					}
 					whole = slices.Delete(whole, i, i+1)
 				}
@@ -202,23 +202,23 @@ func FuzzScan(f *testing.F) {
 						t.Fatalf("bit %d does not explain the damage from %d to %d", g.Bit, begin, end)
 					}
 				}
-				// A damaged length may end exactly where a later record does.
+				// A damaged length may end exactly where a later record ends.
 				whole = slices.DeleteFunc(whole, func(r Record) bool { return r.Begin >= begin && r.End <= end })
 			}
-			// Nothing is passed over but what removals leave.
+			// Scan skips nothing except the bytes that removals leave.
 			if last, ok := Sound(stream, 2, data[at:begin]); !ok || last != 0 || end <= begin {
-				t.Fatalf("from %d to %d is a stretch, before it %d bytes are not accounted for", begin, end, begin-at)
+				t.Fatalf("the %[3]d bytes before the gap from %[1]d to %[2]d are in no record or gap", begin, end, begin-at)
 			}
 			at = end
 		}
 		if last, ok := Sound(stream, 2, data[at:]); !ok || last != 0 {
-			t.Fatalf("the last %d bytes are not accounted for", len(data)-at)
+			t.Fatalf("the last %d bytes are in no record or gap", len(data)-at)
 		}
 		if len(whole) > 0 {
-			t.Fatalf("%+v is not found", whole)
+			t.Fatalf("the records %+v were not found", whole)
 		}
 		if _, ok := Sound(stream, 2, mended); ok != all {
-			t.Fatalf("all damage is explained by bits: %v, without them the block is sound: %v", all, ok)
+			t.Fatalf("all gaps have a flipped bit: %v, but the block without these flips is sound: %v", all, ok)
 		}
 	})
 }
@@ -228,18 +228,17 @@ func BenchmarkSound(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
 		if _, ok := Sound(stream, 2, data); !ok {
-			b.Fatal("not sound")
+			b.Fatal("the block is not sound")
 		}
 	}
 }
 
-// A stretch that was framed is damaged records of the sequences it was framed for, and
-// those around it are as they were.
+// Scan reads a framed stretch as damaged records of the framed sequences. The records around it are unchanged.
 func TestFrame(t *testing.T) {
 	data, want := sound(20)
 	for _, c := range []struct {
 		first, last int // records of the stretch
-		cut         int // bytes that are left of it, 0: all
+		cut         int // length of the remaining stretch, 0: all
 		fits        bool
 	}{
 		{3, 3, 0, true}, {3, 6, 0, true}, {3, 6, 120, true}, {3, 6, 119, false}, {0, 0, 0, true}, {19, 19, 0, true},
@@ -250,25 +249,25 @@ func TestFrame(t *testing.T) {
 			stretch = stretch[:c.cut]
 		}
 		for i := range stretch {
-			stretch[i] ^= 0x55 // nothing in it is sound
+			stretch[i] ^= 0x55 // so that no record in it is sound
 		}
 		if Framed(stretch, from.Seq, upto.Seq+1) {
-			t.Errorf("%+v: it looks like one record more", c)
+			t.Errorf("%+v: the frame fits one more record", c)
 		}
 		if got := Frame(stretch, from.Seq, upto.Seq); got != c.fits {
-			t.Errorf("%+v: fits %v", c, got)
+			t.Errorf("%+v: the frame fits: %v", c, got)
 			continue
 		}
 		if !c.fits {
 			continue
 		}
 		if !Framed(stretch, from.Seq, upto.Seq) {
-			t.Errorf("%+v: it does not look like what it was framed for", c)
+			t.Errorf("%+v: the frame does not fit its own sequences", c)
 		}
 		whole := slices.Concat(data[:from.Begin], stretch, data[upto.End:])
 		records, gaps := Scan(stream, 2, whole)
 		if len(records) != len(want)-(c.last-c.first+1) || len(gaps) != 1 || gaps[0].Begin != from.Begin || gaps[0].End != from.Begin+len(stretch) {
-			t.Errorf("%+v: %d records, gaps %+v", c, len(records), gaps)
+			t.Errorf("%+v: got %d records, gaps %+v", c, len(records), gaps)
 		}
 	}
 }

@@ -73,32 +73,32 @@ func TestReader(t *testing.T) {
 			}
 			got, err := readAll(dir, from, upto, nil)
 			if part := want[from-1000 : upto-1000+1]; !errors.Is(err, io.EOF) || !slices.EqualFunc(got, part, equal) {
-				t.Errorf("from %d to %d: %d messages, want %d: %v", from, upto, len(got), len(part), err)
+				t.Errorf("from %d to %d: got %d messages, want %d, error %v", from, upto, len(got), len(part), err)
 			}
 		}
 	}
 	got, err := readAll(dir, 1000, 1225, func(subject string) bool { return subject == want[0].Subject })
 	if !errors.Is(err, io.EOF) || len(got) != len(want) {
-		t.Fatalf("%d messages: %v", len(got), err)
+		t.Fatalf("got %d messages, error %v", len(got), err)
 	}
 	for i, m := range got {
 		if w := want[i]; w.Subject != want[0].Subject && (m.Seq != w.Seq || m.Subject != w.Subject || m.Data != nil) || w.Subject == want[0].Subject && !equal(m, w) {
-			t.Errorf("message %d of a subject of which not all are looked at: %+v", w.Seq, m)
+			t.Errorf("message %d of a subject that is not read whole: %+v", w.Seq, m)
 		}
 	}
 	for _, missing := range [][2]uint64{{999, 1100}, {1200, 1226}, {1226, 1227}, {1, 2}} {
 		if got, err := readAll(dir, missing[0], missing[1], nil); !errors.Is(err, ErrUnsound) {
-			t.Errorf("%v: %d messages, %v", missing, len(got), err)
+			t.Errorf("without %v: got %d messages, error %v", missing, len(got), err)
 		}
 	}
 	if err := os.Remove(Path(dir, 10)); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := readAll(dir, 1000, 1225, nil); !errors.Is(err, ErrUnsound) || !slices.EqualFunc(got, want[:121], equal) {
-		t.Errorf("without a block in the middle: %d messages, %v", len(got), err)
+		t.Errorf("without a block in the middle: got %d messages, error %v", len(got), err)
 	}
 	if _, err := readAll(dir+"/none", 1, 2, nil); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no folder: %v", err)
+		t.Errorf("read a missing folder: %v", err)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestReaderOfLargeMessages(t *testing.T) {
 	}
 	got, err := readAll(dir, 1, uint64(len(sizes)), nil)
 	if !errors.Is(err, io.EOF) || len(got) != len(sizes) {
-		t.Fatalf("%d messages: %v", len(got), err)
+		t.Fatalf("got %d messages, error %v", len(got), err)
 	}
 	for i, m := range got {
 		if string(m.Data) != strings.Repeat(fmt.Sprint(i), sizes[i]) {
@@ -145,7 +145,7 @@ func TestReaderOfDamagedBlocks(t *testing.T) {
 				t.Fatalf("byte %d: %v", at, err)
 			}
 			if len(got) < 30 || len(got) >= 60 || !slices.EqualFunc(got, want[:len(got)], equal) {
-				t.Fatalf("byte %d: %d messages, not those that were stored", at, len(got))
+				t.Fatalf("byte %d: got %d messages, want the beginning of the stored ones", at, len(got))
 			}
 		}
 	}
@@ -184,14 +184,14 @@ func FuzzReader(f *testing.F) {
 			whole = whole && r.Seq == from+uint64(i)
 		}
 		if whole && len(got) != len(records) {
-			t.Fatalf("%d messages, want %d: %v", len(got), len(records), err)
+			t.Fatalf("got %d messages, want %d, error %v", len(got), len(records), err)
 		}
 		for i, m := range got {
 			records = records[slices.IndexFunc(records, func(r Record) bool { return r.Seq == m.Seq }):]
 			r := records[0]
 			if n := headerSize + len(m.Subject) + len(m.Header) + len(m.Data) + hashSize; m.Seq != from+uint64(i) || m.Subject != r.Subject || n != r.End-r.Begin && n+4 != r.End-r.Begin ||
 				m.Time != int64(binary.LittleEndian.Uint64(data[r.Begin+12:])) || !bytes.HasSuffix(data[r.Begin:r.End-hashSize], m.Data) {
-				t.Fatalf("message %d is %+v, of %+v", i, m, r)
+				t.Fatalf("message %d is %+v, but Scan found %+v", i, m, r)
 			}
 		}
 	})

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzCheck holds what the desk passes on to what it promises: whatever a stranger
-// sends, the server is asked for a consumer that delivers nowhere, has the name of the
-// subject, acknowledges nothing and is forgotten, or it is not asked.
+// FuzzCheck checks the requests that Check passes on for any input. The requested consumer delivers to no subject, has
+// the name of the subject, acknowledges nothing and expires. Other requests are refused.
 func FuzzCheck(f *testing.F) {
 	f.Add("TALLY_1.x", []byte(`{"stream_name":"TALLY_1","config":{"name":"x","ack_policy":"none","num_replicas":1}}`))
 	f.Add("TALLY_1.x.tally.v1.*.*.*.*", []byte(`{"stream_name":"TALLY_1","config":{"name":"x","ack_policy":"none","filter_subject":"tally.v1.*.*.*.*"},"action":"create"}`))
@@ -33,13 +32,13 @@ func FuzzCheck(f *testing.F) {
 		}
 		for name := range asked.Config {
 			if strings.HasPrefix(strings.ToLower(name), "deliver_") && name != "deliver_policy" || strings.EqualFold(name, "durable_name") || strings.HasPrefix(name, "flow") {
-				t.Errorf("it asks for %s: %s", name, sent)
+				t.Errorf("the request for the consumer %s is %s", name, sent)
 			}
 		}
 		tokens := strings.SplitN(subject, ".", 3)
 		if asked.Stream != tokens[0] || asked.Config["name"] != tokens[1] || asked.Action != "create" || asked.Config["ack_policy"] != "none" ||
 			asked.Config["mem_storage"] != true || asked.Config["inactive_threshold"].(float64) > float64(maxIdle) {
-			t.Errorf("it asks for %s", sent)
+			t.Errorf("the request is %s", sent)
 		}
 	})
 }

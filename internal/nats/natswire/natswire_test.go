@@ -29,7 +29,7 @@ func FuzzRead(f *testing.F) {
 			return list, err
 		}
 		if _, err := read(raw); err == nil {
-			t.Fatal("a reading that ended without an error")
+			t.Fatal("Read ended without an error")
 		}
 		word := func(s string) bool {
 			return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
@@ -44,18 +44,17 @@ func FuzzRead(f *testing.F) {
 		pings, idle = 0, 0
 		list, err := read([]byte(line + string(data) + "\r\nPING\r\n" + line + string(data) + "\r\n"))
 		if err != io.EOF || len(list) != 2 || pings != 1 || idle == 0 {
-			t.Fatalf("%d messages, %d pings, idle %d times, %v", len(list), pings, idle, err)
+			t.Fatalf("got %d messages, %d pings and %d idle calls, error %v", len(list), pings, idle, err)
 		}
 		for _, m := range list {
 			if string(m.Subject) != subject || string(m.Reply) != reply || string(m.Header) != header || !bytes.Equal(m.Data, data) || m.Size() != len(subject)+len(reply)+len(header)+len(data) {
-				t.Fatalf("read %+v", m)
+				t.Fatalf("got the message %+v", m)
 			}
 		}
 	})
 }
 
-// A server that refuses, hangs up, or says nothing is an error, and not waited for longer
-// than was said.
+// Dial returns an error if the server refuses, hangs up or is silent, and waits for it no longer than its timeout.
 func TestDial(t *testing.T) {
 	for name, c := range map[string]struct{ says, want string }{
 		"agrees":   {"INFO {}\r\nPING\r\nPONG\r\n", ""},
@@ -99,7 +98,7 @@ func TestConn(t *testing.T) {
 		t.Helper()
 		got := make([]byte, len(want))
 		if _, err := io.ReadFull(there, got); err != nil || string(got) != want {
-			t.Errorf("the server reads %q, want %q: %v", got, want, err)
+			t.Errorf("the server read %q, want %q, error %v", got, want, err)
 		}
 	}
 	if err := c.Publish(Publication{Subject: "a.b", Extra: []Field{{"Id", "1"}}, Header: []byte("ce-id: x\r\n"), Data: []byte("data")}); err != nil {
@@ -114,21 +113,20 @@ func TestConn(t *testing.T) {
 	expect("PONG\r\n")
 	io.WriteString(there, "MSG "+inbox+".7 1 2\r\nok\r\n")
 	if n := <-numbers; n != 7 || c.Answers(7) != inbox+".7" {
-		t.Errorf("an answer to %d at %s", n, c.Answers(7))
+		t.Errorf("the answer has the number %d, the reply subject is %s", n, c.Answers(7))
 	}
 	there.Close()
 	if err := <-over; err == nil || c.Publish(Publication{Subject: "d"}) == nil {
-		t.Errorf("after the end: %v", err)
+		t.Errorf("publish after the end: %v", err)
 	}
 	c.Kick()
 	c.Close()
 	if len(over) > 0 {
-		t.Errorf("told again: %v", <-over)
+		t.Errorf("the end was reported again: %v", <-over)
 	}
 }
 
-// mustAgree dials a server that agrees to everything, and returns its side of the connection
-// and the inbox.
+// mustAgree dials a server that accepts everything, and returns the server's side of the connection and the inbox.
 func mustAgree(t *testing.T, h Handler) (c *Conn, there net.Conn, inbox string) {
 	t.Helper()
 	here, there := net.Pipe()
@@ -149,7 +147,7 @@ func mustAgree(t *testing.T, h Handler) (c *Conn, there net.Conn, inbox string) 
 	return c, there, <-agreed
 }
 
-// Large data are not copied on their way, nor are buffers kept that had room for them.
+// The connection does not copy large messages, and keeps no buffers of their size.
 func TestLargeIsNotCopied(t *testing.T) {
 	c, there, _ := mustAgree(t, Handler{Over: func(error) {}})
 	defer c.Close()
@@ -174,6 +172,6 @@ func TestLargeIsNotCopied(t *testing.T) {
 	}
 	there.Close()
 	if n := <-read; n < times*int64(len(data)) {
-		t.Errorf("the server reads %d bytes", n)
+		t.Errorf("the server read %d bytes", n)
 	}
 }

@@ -85,7 +85,7 @@ func FuzzOpen(f *testing.F) {
 			say(err, may, id)
 		}
 		if changed := string(changed) != string(sound); !seal && changed != noticed {
-			t.Fatalf("changed: %v, noticed: %v", changed, noticed)
+			t.Fatalf("changed: %v, reported as damaged: %v", changed, noticed)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 var segment = Segment{Name: "TALLY_3", Made: 1_700_000_000_000_000_000, First: 1001, Last: 901_000}
 
-// build writes the index of n records in s subjects and says what it should know.
+// build writes the index of n records in s subjects, and returns the expected answers.
 func build(t testing.TB, n, s int) (path string, want map[string]Entry) {
 	b := NewBuilder()
 	want = make(map[string]Entry)
@@ -76,12 +76,11 @@ func TestMayHoldForgetsNoID(t *testing.T) {
 		}
 	}
 	if passed > n/30 {
-		t.Errorf("%d of %d absent ids passed", passed, n)
+		t.Errorf("MayHold is true for %d of %d absent ids", passed, n)
 	}
 }
 
-// Whichever bit is flipped: what the index says is right, or it says that it is
-// damaged.
+// Whichever bit is flipped, the answers of the index are right, or it returns ErrDamaged.
 func TestDamageIsNoticed(t *testing.T) {
 	testkit.NotUnderRace(t)
 	path, want := build(t, 2_000, 700)
@@ -127,11 +126,11 @@ func checkHonest(t *testing.T, file []byte, want map[string]Entry) {
 		may, err := x.MayHold(fmt.Sprintf("id-%d", i))
 		noticed = noticed || errors.Is(err, ErrDamaged)
 		if err == nil && !may {
-			t.Fatalf("id-%d is not known", i)
+			t.Fatalf("MayHold(id-%d) is false, want true", i)
 		}
 	}
 	if !noticed {
-		t.Fatal("nobody noticed")
+		t.Fatal("no flipped bit was reported")
 	}
 }
 

@@ -39,7 +39,7 @@ func TestCosts(t *testing.T) {
 			}
 			for _, ext := range []string{".md", ".html"} {
 				if text := written(t, p, ext); len(c.want) == 0 && strings.Contains(text, "USD") {
-					t.Errorf("%s says a cost:\n%s", ext, text)
+					t.Errorf("the page %s has a cost:\n%s", ext, text)
 				}
 			}
 		})

@@ -41,7 +41,7 @@ func hostile(text string) Page {
 	return Page{Session: s, All: true, Gone: []projector.TurnAt{{Thread: text, Number: 3, Turn: turn(9, `{"role":TEXT,"content":TEXT}`)}}}
 }
 
-// alike returns a harmless text that needs the same quoting as another: a code span or none.
+// alike returns a harmless text that needs the same quoting as another, in a code span or outside.
 func alike(text string) string {
 	text = inline(text)
 	for _, s := range []string{"x", "1"} {
@@ -58,7 +58,7 @@ func parsed(t *testing.T, p Page, ext string) *html.Node {
 	text := written(t, p, ext)
 	if ext == ".md" {
 		if longestRun(text) > maxRun {
-			t.Fatal("a fence is longer than readers of Markdown count")
+			t.Fatal("a fence is longer than Markdown parsers accept")
 		}
 		var b bytes.Buffer
 		if err := markdown.Convert([]byte(text), &b); err != nil {
@@ -142,12 +142,12 @@ func FuzzPage(f *testing.F) {
 				harmless[as] = skeleton(parsed(t, hostile(alike(text)), ext))
 			}
 			if skeleton(root) != harmless[as] {
-				t.Fatalf("%q makes another page of %s:\n%s", text, ext, written(t, p, ext))
+				t.Fatalf("the text %q changes the elements of the page %s:\n%s", text, ext, written(t, p, ext))
 			}
 			mustSay(t, p, root, ext)
 			for n := range root.Descendants() {
 				if class := attr(n, "class"); ext == ".html" && !slices.Contains([]string{"", "at", "mark", "name", "id", "gone", "rewind", "user", "assistant", "system", "tool", "other", "thought", "error"}, class) {
-					t.Fatalf("%q makes the class %q", text, class)
+					t.Fatalf("the text %q created the class %q", text, class)
 				}
 			}
 		}
@@ -198,7 +198,7 @@ func mustSay(t *testing.T, p Page, root *html.Node, ext string) {
 		}
 	}
 	if got := blocks(root); !slices.Equal(got, want) {
-		t.Fatalf("%s says\n%q\nwant\n%q", ext, got, want)
+		t.Fatalf("the blocks of the page %s are\n%q\nwant\n%q", ext, got, want)
 	}
 	details := 0
 	for n := range root.Descendants() {
@@ -207,6 +207,6 @@ func mustSay(t *testing.T, p Page, root *html.Node, ext string) {
 		}
 	}
 	if details != folded {
-		t.Fatalf("%s folds %d parts, want %d", ext, details, folded)
+		t.Fatalf("the page %s folds %d parts, want %d", ext, details, folded)
 	}
 }

@@ -133,7 +133,7 @@ func unstyled(t *testing.T, page string) string {
 	t.Helper()
 	before, after, found := strings.Cut(page, "<style>"+style+"</style>")
 	if !found {
-		t.Fatalf("the page does not hold style.css byte for byte:\n%s", page)
+		t.Fatalf("the page does not contain style.css byte for byte:\n%s", page)
 	}
 	return before + "<style></style>" + after
 }
@@ -144,16 +144,16 @@ func TestNotInEffect(t *testing.T) {
 	for _, ext := range []string{".md", ".html"} {
 		p.All = true
 		if all := written(t, p, ext); !strings.Contains(all, "Then take it back.") || !strings.Contains(all, "wrong␊question") {
-			t.Errorf("%s: what was rewound, or why, is not there", ext)
+			t.Errorf("%s: the page lacks rewound turns or the reason of the rewind", ext)
 		}
 		p.All = false
 		if now := written(t, p, ext); strings.Contains(now, "Then take it back.") || strings.Contains(now, "wrong") || !strings.Contains(now, "Then thanks.") {
-			t.Errorf("%s: what was rewound is there, or what is in effect is not", ext)
+			t.Errorf("%s: the page has rewound turns, or lacks turns in effect", ext)
 		}
 	}
 }
 
-// The policy allows the style of the page, and nothing that is outside of the page.
+// The policy allows the style of the page, and nothing from outside the page.
 func TestPolicy(t *testing.T) {
 	root, err := html.Parse(strings.NewReader(written(t, pages(t)["tools"], ".html")))
 	if err != nil {
@@ -178,7 +178,7 @@ func TestPolicy(t *testing.T) {
 		t.Errorf("the policy is %q, want %q", policy, want)
 	}
 	if strings.Contains(style, "url(") || strings.Contains(style, "@import") {
-		t.Error("the style asks for something")
+		t.Error("the style refers to something outside the page")
 	}
 }
 
@@ -211,19 +211,19 @@ func TestAnchors(t *testing.T) {
 	for n := range root.Descendants() {
 		if id := attr(n, "id"); id != "" {
 			if ids[id] {
-				t.Errorf("two places are called %q", id)
+				t.Errorf("two anchors have the name %q", id)
 			}
 			ids[id] = true
 		}
 	}
 	for _, id := range []string{"main-1", "main-1-2", "@3", "=401-1"} {
 		if want := strings.ReplaceAll(id, "=", "."); !ids[want] {
-			t.Errorf("no place is called %q", want)
+			t.Errorf("no anchor has the name %q", want)
 		}
 	}
 	for n := range root.Descendants() {
 		if to := attr(n, "href"); to != "" && !ids[strings.ReplaceAll(strings.ReplaceAll(to[1:], "%40", "@"), "%3a", ":")] {
-			t.Errorf("%q leads nowhere", to)
+			t.Errorf("the link %q has no anchor", to)
 		}
 	}
 }

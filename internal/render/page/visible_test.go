@@ -57,7 +57,7 @@ func FuzzVisible(f *testing.F) {
 				run = 0
 			}
 			if run > 2 { // a selector and a joiner
-				t.Fatalf("%+q has %d unseen characters together", got, run)
+				t.Fatalf("%+q has %d adjacent invisible characters", got, run)
 			}
 		}
 		if again := visible(got); again != got {
@@ -70,7 +70,7 @@ func FuzzVisible(f *testing.F) {
 			}
 			at := indexRune(rest, r)
 			if at < 0 {
-				t.Fatalf("%+q has lost %U of %+q", got, r, s)
+				t.Fatalf("%+q lacks %U of %+q", got, r, s)
 			}
 			rest = rest[at:]
 		}

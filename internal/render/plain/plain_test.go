@@ -23,7 +23,7 @@ func TestPrintable(t *testing.T) {
 		"a\u200db \u200d":                "a\ufffdb \ufffd",
 		"\u2060\ufeff\u3164":             "\ufffd\ufffd\ufffd",
 		"a\U000e0041\U000e0100":          "a\ufffd\ufffd",
-		"👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥": "👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥", // an emoji that consists of several
+		"👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥": "👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥", // an emoji of several characters
 		"می\u200cخواهم क्\u200dष":        "می\u200cخواهم क्\u200dष",        // correct spelling
 		"م\u200c\u200cخ":                 "م\ufffd\ufffdخ",
 	} {
@@ -39,7 +39,7 @@ func TestPrintable(t *testing.T) {
 			t.Fatalf("%q is not printable", s)
 		}
 		if Printable(s) != s {
-			t.Fatalf("%q changes again", s)
+			t.Fatalf("a second call changes %q", s)
 		}
 	})
 }
@@ -47,12 +47,12 @@ func TestPrintable(t *testing.T) {
 func TestSpelling(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KB", 1536: "1.5 KB", 5 << 20: "5.0 MB", 3 << 30: "3.0 GB"} {
 		if got := Bytes(n); got != want {
-			t.Errorf("%d: %s", n, got)
+			t.Errorf("%d: got %s", n, got)
 		}
 	}
 	for n, want := range map[int]string{0: "0 turns", 1: "1 turn", 2: "2 turns"} {
 		if got := Count(n, "turn"); got != want {
-			t.Errorf("%d: %s", n, got)
+			t.Errorf("%d: got %s", n, got)
 		}
 	}
 }

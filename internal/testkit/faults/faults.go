@@ -1,5 +1,5 @@
-// Package faults puts faults into the code on purpose, one at a time, and reports whether the
-// test that is meant to notice fails.
+// Package faults puts faults into the code on purpose, one at a time, and reports whether the test that is meant to
+// detect the fault fails.
 //
 // A fault is a file testdata/faults/NAME.patch beside the package whose test notices: a header,
 // and a unified diff with paths from the module's root.

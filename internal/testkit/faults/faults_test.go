@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit/faults"
 )
 
-// drawFor is how long a draw begins runs: with the last one it takes about three minutes.
+// drawFor limits the start of runs in a draw: with the last run, the draw takes about three minutes.
 const drawFor = 150 * time.Second
 
 // Each selected fault turns its tests red. TALLY_FAULTS selects: a part of their names, "all", or "draw:SEED" for as
@@ -43,7 +43,7 @@ func TestFaults(t *testing.T) {
 	for _, f := range list {
 		t.Run(f.Name, func(t *testing.T) {
 			if isDraw && time.Since(begun) > drawFor {
-				t.Skip("the draw is over")
+				t.Skip("the time of the draw is over")
 			}
 			overlay, err := f.Overlay(t.TempDir())
 			if err != nil {
@@ -81,7 +81,7 @@ func all(t *testing.T) []*faults.Fault {
 	return list
 }
 
-// Each fault still applies to the code as it is, and its tests are there.
+// Each fault applies to the current code, and its tests exist.
 func TestFaultsApply(t *testing.T) {
 	list := all(t)
 	if len(list) < 20 {
@@ -94,7 +94,7 @@ func TestFaultsApply(t *testing.T) {
 		for _, r := range f.Runs {
 			name, _, _ := strings.Cut(r.Test, "/")
 			if !hasTest(t, filepath.Join(testkit.Module(t), r.Package), name) {
-				t.Errorf("%s: %s has no test %s", f.Name, r.Package, name)
+				t.Errorf("%s: package %s has no test %s", f.Name, r.Package, name)
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func hasTest(t *testing.T, dir, name string) bool {
 	})
 }
 
-// toy are the files of a module that has one rule, and tests that see it, or do not.
+// toy contains the files of a module with one rule, one test that detects a violation, and tests that do not.
 var toy = map[string]string{
 	"go.mod": "module toy\n\ngo 1.26\n",
 	"a/a.go": `package a
@@ -151,12 +151,12 @@ func TestHangs(t *testing.T) { time.Sleep(time.Duration(Twice(2)-4) * time.Hour)
 `,
 }
 
-// twice replaces what Twice returns.
+// twice returns a patch that replaces the body of Twice.
 func twice(by string) string {
 	return "--- a/a/a.go\n+++ b/a/a.go\n@@ -2,4 +2,4 @@\n \n func Twice(n int) int {\n-\treturn 2 * n\n+" + by + "\n }\n"
 }
 
-// A failure that is not a test noticing the fault is refused, with its kind.
+// Notice refuses a failure whose cause is not a test that detected the fault, and reports its kind.
 func TestKit(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t) // which the builds are not
@@ -202,13 +202,13 @@ func TestKit(t *testing.T) {
 			t.Parallel()
 			took, got := try(t, root, file)
 			if !strings.Contains(got, c.want) || c.want == "ok" && took < 20*time.Millisecond {
-				t.Errorf("%s after %v, want %s", got, took, c.want)
+				t.Errorf("got %s after %v, want %s", got, took, c.want)
 			}
 		})
 	}
 }
 
-// try reads a fault and runs its test, and says what came of it.
+// try reads a fault, runs its test, and returns the outcome as a text.
 func try(t *testing.T, root, file string) (time.Duration, string) {
 	t.Helper()
 	f, err := faults.Read(root, file)
@@ -226,8 +226,7 @@ func try(t *testing.T, root, file string) (time.Duration, string) {
 	return result.Took, "ok"
 }
 
-// A patch applies to lines that moved as a whole, in several hunks and files, to one that is new
-// and to one that goes.
+// A patch applies to lines that moved as a whole, in several hunks and files, to a new file and to a removed one.
 func TestApply(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{"a.go": "package a\n\nvar a = 1\n\nvar b = 2\n\nvar c = 3\n", "gone.go": "package a\n"} {
@@ -255,6 +254,6 @@ func TestApply(t *testing.T) {
 		}
 	}
 	if text := got["gone.go"]; text != nil {
-		t.Errorf("a file that is removed is %q", text)
+		t.Errorf("a removed file has the content %q", text)
 	}
 }

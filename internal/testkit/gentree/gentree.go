@@ -91,7 +91,7 @@ func (g *generator) file(name string, write func(*output)) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		if g.o.Odd {
-			return nil // taken, or no name here
+			return nil // the name exists, or the file system refuses it
 		}
 		return err
 	}

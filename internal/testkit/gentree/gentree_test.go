@@ -47,18 +47,17 @@ func TestSameSeedSameBytes(t *testing.T) {
 			}
 			sum, files := hashTree(t, dir)
 			if files != st.Files {
-				t.Errorf("odd %v: %d files, said to be %d", odd, files, st.Files)
+				t.Errorf("odd %v: got %d files, but the statistics have %d", odd, files, st.Files)
 			}
 			sums = append(sums, sum)
 		}
 		if sums[0] != sums[1] || sums[0] == sums[2] {
-			t.Errorf("odd %v: hashes %q: want the first two equal, the third another", odd, sums)
+			t.Errorf("odd %v: got the hashes %q, want the first two equal and the third different", odd, sums)
 		}
 	}
 }
 
-// Plain trees are what their writer makes: JSON everywhere, a turn about as large
-// as asked for.
+// Plain trees have the form that their writer produces: each file is JSON, and turns have about the requested size.
 func TestPlain(t *testing.T) {
 	dir := t.TempDir()
 	st, err := gentree.Write(dir, gentree.Options{Sessions: 20, Turns: 20})
@@ -92,9 +91,9 @@ func TestPlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lines != st.Turns || st.Sessions != 20 {
-		t.Errorf("%d lines, stats %+v", lines, st)
+		t.Errorf("got %d lines, but the statistics %+v", lines, st)
 	}
 	if mean := size / lines; mean < 700 || mean > 1500 {
-		t.Errorf("%d bytes a turn, want about 1000", mean)
+		t.Errorf("got %d bytes per turn, want about 1000", mean)
 	}
 }

@@ -41,8 +41,7 @@ type (
 	raw    string // any other value, as it is spelled
 )
 
-// spell spells a value that stands inside of so many others as JSON.stringify(v, null,
-// indent) does; all in one line without indent.
+// spell writes a value at a depth, as JSON.stringify(v, null, indent) does; without indent, in one line.
 func spell(v value, depth int, indent string) string {
 	b := appendValue(nil, v)
 	if indent != "" {

@@ -46,7 +46,7 @@ func (s *session) at(turn int) string {
 	return s.created.Add(time.Duration(turn) * 4321 * time.Millisecond).Format("2006-01-02T15:04:05.000Z")
 }
 
-// step is what a turn is made of: its line and its trace say the same.
+// step contains the data of a turn, from which its line and its trace are made.
 type step struct {
 	index                                       int
 	input, output, timestamp, selection, stepID value
@@ -98,8 +98,7 @@ func (st step) trace() object {
 	return o
 }
 
-// writePlain writes a conversation as its own writer does. One in three was
-// simulated and has traces.
+// writePlain writes a conversation as its own writer does. One in three is simulated and has traces.
 func (s *session) writePlain() error {
 	if err := s.json("meta.json", object{{"id", s.id}, {"createdAt", s.at(0)}}); err != nil {
 		return err
@@ -121,7 +120,7 @@ func (s *session) writePlain() error {
 	return nil
 }
 
-// steps writes conversation.jsonl, and the traces beside it as they come.
+// steps writes conversation.jsonl and the traces beside it, step by step.
 func (s *session) steps(traces bool) error {
 	write := func(lines, array *output) {
 		for i := range s.turns {

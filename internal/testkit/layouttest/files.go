@@ -73,7 +73,7 @@ func MustExport(t testing.TB, src layouts.Source, layout layouts.Layout, dir str
 	return r
 }
 
-// MustBeClean wants a report without problems.
+// MustBeClean requires a report without problems.
 func MustBeClean(t testing.TB, r layouts.Report) {
 	t.Helper()
 	for _, p := range r.Problems {
@@ -131,12 +131,12 @@ func MustEqual(t testing.TB, want, have map[string]string) {
 		if !ok {
 			t.Errorf("%s: missing", name)
 		} else if content != want[name] {
-			t.Errorf("%s: differs\nwant %.700q\nhave %.700q", name, want[name], content)
+			t.Errorf("%s: differs\nwant %.700q\ngot  %.700q", name, want[name], content)
 		}
 	}
 	for name := range have {
 		if _, ok := want[name]; !ok {
-			t.Errorf("%s: was not there", name)
+			t.Errorf("%s: unexpected file", name)
 		}
 	}
 }

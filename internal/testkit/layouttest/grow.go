@@ -82,7 +82,7 @@ func checkGrowth(t testing.TB, l layouts.Grower, src layouts.Source, root layout
 	files, modes := maps.Clone(was.Files), maps.Clone(was.Modes)
 	for _, a := range g.Added {
 		if _, there := files[a.Path]; !there && !a.New {
-			t.Errorf("%s: %s is said to be there", was.Entry, a.Path)
+			t.Errorf("%s: the growth names the missing file %s", was.Entry, a.Path)
 		}
 		if a.New {
 			files[a.Path], modes[a.Path] = "", a.Mode
@@ -91,7 +91,7 @@ func checkGrowth(t testing.TB, l layouts.Grower, src layouts.Source, root layout
 	}
 	if is == nil || is.At != was.At || !maps.Equal(modes, is.Modes) || !maps.Equal(files, is.Files) {
 		have := &Shown{was.Entry, was.At, files, modes}
-		t.Errorf("%s since %v grew to\n%v, and is\n%v", was.Entry, since, have, is)
+		t.Errorf("%s since %v grew to\n%v, want\n%v", was.Entry, since, have, is)
 	}
 	return g, true
 }

@@ -91,7 +91,7 @@ func EntryFiles(t testing.TB, src layouts.Source, l layouts.Layout, root layouts
 			t.Fatalf("%s: %s: %v", entry, f.Path, err)
 		}
 		if f.Path <= last {
-			t.Errorf("%s: %q comes behind %q", entry, f.Path, last)
+			t.Errorf("%s: the file %q comes after %q, want sorted files", entry, f.Path, last)
 		}
 		last = f.Path
 		u.Files[f.Path], u.Modes[f.Path] = b.String(), f.Mode
@@ -132,7 +132,7 @@ func AllFiles(t testing.TB, shown map[events.Subject]*Shown) (files map[string]s
 	for entry, u := range shown {
 		for name, content := range u.Files {
 			if _, ok := files[name]; ok {
-				t.Errorf("%s shows %s, and so does another one", entry, name)
+				t.Errorf("%s and another entry both have the file %s", entry, name)
 			}
 			files[name], modes[name] = content, u.Modes[name]
 		}
@@ -159,7 +159,7 @@ func CheckEntries(t testing.TB, src layouts.Source, l layouts.Layout, root layou
 	for entry, u := range shown {
 		for name := range u.Files {
 			if sub, ok, err := l.EntryAt(t.Context(), src, root, name); err != nil || !ok || sub != entry {
-				t.Errorf("%s is of %s, not %s: %v, %v", name, entry, sub, ok, err)
+				t.Errorf("file %s: want the entry %s, got %s: %v, error %v", name, entry, sub, ok, err)
 			}
 		}
 	}
@@ -220,7 +220,7 @@ func CheckImportFrom(t testing.TB, l layouts.Layout, dir string, a, b layouts.Ta
 		t.Fatal(err)
 	}
 	if r.Dir = ""; !slices.Equal(r.Problems, other.Problems) || r.Events != other.Events || r.Files != other.Files || r.Bytes != other.Bytes {
-		t.Errorf("from a folder %+v, from memory %+v", r, other)
+		t.Errorf("the reports differ: from a folder %+v, from memory %+v", r, other)
 	}
 	MustBeAlike(t, a, b)
 	return root
@@ -230,7 +230,7 @@ func CheckImportFrom(t testing.TB, l layouts.Layout, dir string, a, b layouts.Ta
 func MustBeAlike(t testing.TB, a, b layouts.Source) {
 	t.Helper()
 	if x, y := subjects(t, a), subjects(t, b); !slices.Equal(x, y) {
-		t.Fatalf("subjects %v and %v", x, y)
+		t.Fatalf("the subjects differ: %v and %v", x, y)
 	}
 	for _, sub := range subjects(t, a) {
 		if sub.Kind == "secret" {
@@ -239,7 +239,7 @@ func MustBeAlike(t testing.TB, a, b layouts.Source) {
 		x, y := said(t, a, sub), said(t, b, sub)
 		for i := range max(len(x), len(y)) {
 			if i >= len(x) || i >= len(y) || x[i] != y[i] {
-				t.Errorf("%s: %.1500q\nand %.1500q", sub, x[min(i, len(x)):], y[min(i, len(y)):])
+				t.Errorf("the records of %s differ: %.1500q\nand %.1500q", sub, x[min(i, len(x)):], y[min(i, len(y)):])
 				break
 			}
 		}
@@ -267,23 +267,23 @@ func CheckAlone(t testing.TB, l layouts.Layout, root layouts.Root, st layouts.Ta
 		o := layouts.ImportOptions{Merge: true, Part: true}
 		listed := &lister{Target: st}
 		if r, err := l.ImportFrom(t.Context(), listed, u.storage(t), root, o); err != nil || r.Events != 0 {
-			t.Errorf("%s again: %+v, %v", entry, r, err)
+			t.Errorf("a second import of %s: %+v, error %v", entry, r, err)
 		}
 		if listed.n > 0 && !layouts.IsShortened(strings.TrimSuffix(path.Base(u.At), ".json")) && !strings.HasPrefix(entry.ID, "agent/") {
-			t.Errorf("%s again: %d lists of subjects, which cost the more the more there are", entry, listed.n)
+			t.Errorf("a second import of %s listed all subjects %d times, want none", entry, listed.n)
 		}
 		other := open()
 		if _, err := l.ImportFrom(t.Context(), other, u.storage(t), root, o); err != nil {
-			t.Errorf("%s alone: %v", entry, err)
+			t.Errorf("import of %s alone: %v", entry, err)
 		}
 		shown := Entries(t, other, l, root)
 		for sub, s := range shown {
 			if sub != entry {
-				t.Errorf("%s alone brings %s: %q", entry, sub, slices.Sorted(maps.Keys(s.Files)))
+				t.Errorf("import of %s alone added %s: %q", entry, sub, slices.Sorted(maps.Keys(s.Files)))
 			}
 		}
 		if s := shown[entry]; s == nil || !maps.Equal(s.below(), u.below()) {
-			t.Errorf("%s is not what it was in another store: %+v, want %+v", entry, s, u)
+			t.Errorf("%s differs in another store: %+v, want %+v", entry, s, u)
 		}
 	}
 }
@@ -318,7 +318,7 @@ func CheckImported(t testing.TB, l layouts.Layout, dir string, st layouts.Target
 	CheckAlone(t, l, live, st, open)
 	again, err := l.Import(t.Context(), st, dir, layouts.ImportOptions{})
 	if err != nil || again.Events != 0 || len(again.Refused) > 0 {
-		t.Errorf("imported again: %+v, %v", again, err)
+		t.Errorf("a second import: %+v, error %v", again, err)
 	}
 	CheckEdits(t, l, live, st, r, 15)
 	MustEqual(t, of(root), of(live))
@@ -366,25 +366,25 @@ func CheckEdits(t testing.TB, l layouts.Layout, root layouts.Root, st layouts.Ta
 		u.Files[name] = text
 		rep, err := broughtIn(t, l, st, u, root)
 		if err != nil {
-			t.Fatalf("%s edited to %q: %v", name, text, err)
+			t.Fatalf("import of %s, edited to %q: %v", name, text, err)
 		}
 		after := Entries(t, st, l, root)
 		files, _ := AllFiles(t, after)
 		switch {
 		case files[name] == text:
 		case len(rep.Problems) == 0:
-			t.Errorf("%s was edited to %q, and is %q: %+v", name, text, files[name], rep)
+			t.Errorf("%s was edited to %q, but is %q: %+v", name, text, files[name], rep)
 		default:
 			refused++
 		}
 		for sub, other := range before {
 			if now := after[sub]; sub != u.Entry && (now == nil || !maps.Equal(now.Files, other.Files)) {
-				t.Errorf("%s was edited, and %s is another one", name, sub)
+				t.Errorf("an edit of %s changed %s", name, sub)
 			}
 		}
 	}
 	if refused == edits && edits > 9 {
-		t.Errorf("none of %d edits was taken in", edits)
+		t.Errorf("none of %d edits was imported", edits)
 	}
 }
 
@@ -488,23 +488,23 @@ func CheckRemovals(t testing.TB, l layouts.Layout, root layouts.Root, st layouts
 		n := Removed(t, l, st, entry)
 		if keeps(entry) {
 			if n != 0 {
-				t.Errorf("%s: %d appends", entry, n)
+				t.Errorf("removal of %s: got %d appends", entry, n)
 			}
 			continue
 		}
 		if _, err := l.Location(ctx, st, root, entry); n == 0 || !errors.Is(err, projector.ErrNotFound) {
-			t.Errorf("%s was removed by %d appends, and is there: %v", entry, n, err)
+			t.Errorf("%s was removed by %d appends, but exists: %v", entry, n, err)
 		}
 		if n := Removed(t, l, st, entry); n != 0 {
-			t.Errorf("%s was removed, and again by %d appends", entry, n)
+			t.Errorf("a second removal of %s made %d appends", entry, n)
 		}
 		r, err := l.ImportFrom(ctx, st, u.storage(t), root, layouts.ImportOptions{Merge: true, Part: true})
 		if err != nil {
-			t.Errorf("%s put back: %v", entry, err)
+			t.Errorf("put %s back: %v", entry, err)
 		}
 		after := Entries(t, st, l, root)
 		if now := after[entry]; now == nil || !maps.Equal(now.Files, u.Files) {
-			t.Errorf("%s was put back, and is not what it was: %+v, %+v, want %+v", entry, r, now, u)
+			t.Errorf("%s differs after it was put back: %+v, %+v, want %+v", entry, r, now, u)
 		}
 	}
 }
@@ -535,11 +535,11 @@ func Alone(t testing.TB, src layouts.Source, l layouts.Layout, dir string) Store
 		}
 		count++
 		if have.Ledger.Kind != want.Ledger.Kind || have.Threads.Hash() != want.Threads.Hash() {
-			t.Errorf("%s is another one: %s and %s\n%v\n%v", info.Subject, have.Ledger.Kind, want.Ledger.Kind, have.Threads, want.Threads)
+			t.Errorf("%s differs: %s and %s\n%v\n%v", info.Subject, have.Ledger.Kind, want.Ledger.Kind, have.Threads, want.Threads)
 		}
 	}
 	if count == 0 {
-		t.Error("there is no session")
+		t.Error("the folder has no session")
 	}
 	return other
 }

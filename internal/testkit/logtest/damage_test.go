@@ -65,9 +65,9 @@ func TestDamageIsYieldedInPlace(t *testing.T) {
 	}
 	_, err := l.Record(t.Context(), 6)
 	if damage, ok := errors.AsType[*events.DamageError](err); !ok || damage.Offset != 6 {
-		t.Errorf("record 6: %v, want damage", err)
+		t.Errorf("record 6: got the error %v, want damage", err)
 	}
-	// Appends continue: an unreadable record has no identity, the others have.
+	// Appends continue: the id of an unreadable record is unknown, those of the others are known.
 	for i, want := range map[int]bool{2: true, 4: true, 6: false} {
 		ack, err := l.Append(t.Context(), a, log.Any, turn("id"+strconv.Itoa(i), "x"), turn("new"+strconv.Itoa(i), "x"))
 		if _, partial := errors.AsType[*log.PartialError](err); partial != want && err != nil {

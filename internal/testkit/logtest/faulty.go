@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Fault is what goes wrong with a publication.
+// Fault is the way in which a publication fails.
 type Fault uint8
 
 const (

@@ -24,7 +24,7 @@ func TestFaults(t *testing.T) {
 	logtest.RunFaults(t, func(*testing.T) log.Backend { return memlog.New(memlog.Config{}) })
 }
 
-// TestMemTwice holds the log to all promises on a network that repeats itself.
+// TestMemTwice runs the suite on a network that delivers messages twice.
 func TestMemTwice(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		f := &logtest.Faulty{Backend: memlog.New(memlog.Config{}), Next: logtest.Sometimes(11, 3, logtest.Twice)}
@@ -32,7 +32,7 @@ func TestMemTwice(t *testing.T) {
 	})
 }
 
-// TestIDsBeyondTheWindow lets the backend forget what it stored.
+// TestIDsBeyondTheWindow checks ids that the backend has forgotten.
 func TestIDsBeyondTheWindow(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	clock := func() time.Time { return now }
@@ -48,7 +48,7 @@ func TestIDsBeyondTheWindow(t *testing.T) {
 		now = now.Add(later)
 		again, err := l.Append(t.Context(), s, log.Any, young, old)
 		if err != nil || !again.Duplicate || again.First != first.First || again.Last != first.Last {
-			t.Fatalf("%v later: %+v, %v, want %+v again", later, again, err, first)
+			t.Fatalf("%v later: got %+v, error %v, want %+v again", later, again, err, first)
 		}
 	}
 }
@@ -69,15 +69,15 @@ func TestContextEndsWaiting(t *testing.T) {
 		queued <- err
 	}()
 	if _, err := under.Wait(waitCancelled()); !errors.Is(err, context.Canceled) {
-		t.Fatalf("a given-up Wait: %v", err)
+		t.Fatalf("a cancelled Wait: %v", err)
 	}
 	giveUp()
 	if err := <-queued; !errors.Is(err, context.Canceled) || errors.Is(err, log.ErrUnknown) {
-		t.Fatalf("a given-up append in the queue: %v", err)
+		t.Fatalf("a cancelled append in the queue: %v", err)
 	}
 	cancel()
 	if _, err := under.Wait(t.Context()); !errors.Is(err, log.ErrUnknown) {
-		t.Fatalf("a given-up append under way: %v, want ErrUnknown", err)
+		t.Fatalf("a cancelled append in progress: %v, want ErrUnknown", err)
 	}
 	close(block)
 	if _, err := l.Append(t.Context(), s, log.Any, turn("", "new")); err != nil {
@@ -91,7 +91,7 @@ func waitCancelled() context.Context {
 	return ctx
 }
 
-// blocking publishes when it is released. If the context of its caller ends before, the outcome is unknown.
+// blocking publishes when it is released. If the caller's context ends before, the outcome is unknown.
 type blocking struct {
 	*memlog.Backend
 	release, entered chan struct{}

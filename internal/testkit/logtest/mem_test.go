@@ -11,7 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.Checks(100) // as many as rapid plays by itself
+	testkit.Checks(100) // the default of rapid
 	goleak.VerifyTestMain(m)
 }
 

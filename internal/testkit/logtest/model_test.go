@@ -14,7 +14,7 @@ import (
 	"github.com/tallylog/tally/log/memlog"
 )
 
-// model is a log as plain as can be: a list.
+// model is a log in its simplest form: a list.
 type model struct {
 	list []events.Event
 }
@@ -37,7 +37,7 @@ func (m *model) find(e events.Event) (at events.Offset, same bool) {
 	return 0, false
 }
 
-// append returns what an append must answer, in words.
+// append returns the expected answer of an append, as text.
 func (m *model) append(s events.Subject, kind string, at events.Offset, typ string, evs []events.Event) string {
 	var first, last events.Offset
 	have := 0
@@ -97,8 +97,7 @@ func answer(t *rapid.T, ack log.Ack, err error) string {
 	return fmt.Sprint("stored ", ack.First, ack.Last)
 }
 
-// TestModel has several handles append and read at random, and compares each answer
-// with the model's.
+// TestModel appends and reads at random with several handles, and compares each answer with the model's.
 func TestModel(t *testing.T) {
 	subjects := []events.Subject{events.Session("", "a"), events.Session("n", "a"), events.Document("", "note", "a")}
 	types := []string{"com.example.x", "com.example.y"}

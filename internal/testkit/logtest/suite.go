@@ -136,20 +136,20 @@ func mustHead(t *testing.T, l *log.Log) events.Offset {
 	return head
 }
 
-// mustHaveEachOnce wants n records of a subject, of n ids.
+// mustHaveEachOnce requires n records of a subject, of n ids.
 func mustHaveEachOnce(t *testing.T, l *log.Log, sub events.Subject, n int) {
 	t.Helper()
 	seen := make(map[string]bool)
 	for _, rec := range mustRead(t, l, events.Range{Subject: sub}) {
 		if seen[rec.ID] {
-			t.Fatalf("%v: %s is there twice", rec.Offset, rec.ID)
+			t.Fatalf("%v: the id %s is stored twice", rec.Offset, rec.ID)
 		}
 		seen[rec.ID] = true
 	}
 	mustBe(t, "records", len(seen), n)
 }
 
-// mustBeConflict wants a *log.ConflictError.
+// mustBeConflict requires a *log.ConflictError.
 func mustBeConflict(t *testing.T, err error, sub events.Subject, want, have events.Offset) {
 	t.Helper()
 	conflict, ok := errors.AsType[*log.ConflictError](err)

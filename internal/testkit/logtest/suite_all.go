@@ -52,7 +52,7 @@ func mustAppendAll(t *testing.T, l *log.Log, parts ...log.Part) []log.Ack {
 	return acks
 }
 
-// mustCount wants n records in each of the sessions.
+// mustCount requires n records in each of the sessions.
 func mustCount(t *testing.T, l *log.Log, n int, subs ...string) {
 	t.Helper()
 	for _, sub := range subs {
@@ -127,7 +127,7 @@ func allRefusesWhatIsThereInPart(t *testing.T, l *log.Log) {
 		_, err := l.AppendAll(t.Context(), part("a", log.Any, "1"), log.Part{Subject: session("b"), Events: []events.Event{made}})
 		partial, ok := errors.AsType[*log.PartialError](err)
 		if !ok {
-			t.Fatalf("%s: %v, want a *log.PartialError", name, err)
+			t.Fatalf("%s: got %v, want a *log.PartialError", name, err)
 		}
 		mustBe(t, name, *partial, log.PartialError{Subject: session("b"), Have: []log.Existing{{Index: 0, ID: made.ID, Offset: there.Last}}})
 		mustBe(t, "head", mustHead(t, l), head)
@@ -153,13 +153,13 @@ func allRefusesTheInvalid(t *testing.T, l *log.Log) {
 	} {
 		_, err := l.AppendAll(t.Context(), c.parts...)
 		if invalid, ok := errors.AsType[*events.InvalidError](err); !ok || invalid.Field != c.field {
-			t.Errorf("%s: %v, want an invalid %s", name, err, c.field)
+			t.Errorf("%s: got %v, want an invalid %s", name, err, c.field)
 		}
 	}
 	_, err := l.AppendAll(t.Context(), many, part("b", log.Any, "1"))
 	size, ok := errors.AsType[*log.SizeError](err)
 	if !ok || size.Size != events.MaxAppend+1 {
-		t.Errorf("%d events: %v", events.MaxAppend+1, err)
+		t.Errorf("append %d events: %v", events.MaxAppend+1, err)
 	}
 	_, err = l.Append(t.Context(), unit.Subject, log.Any, unit.Events...)
 	mustBeInvalid(t, err, "subject")
@@ -169,7 +169,7 @@ func allRefusesTheInvalid(t *testing.T, l *log.Log) {
 	}
 	_, err = l.AppendAll(t.Context(), guards...)
 	if size, ok = errors.AsType[*log.SizeError](err); !ok || size.What != "parts" {
-		t.Errorf("%d parts: %v", len(guards), err)
+		t.Errorf("append %d parts: %v", len(guards), err)
 	}
 	mustHaveNothing(t, l)
 }
@@ -235,7 +235,7 @@ func readersSeeAllOrNothing(t *testing.T, l *log.Log) {
 		}
 		for id, n := range seen {
 			if n != 3 {
-				t.Errorf("%d of 3 events of the unit %s are seen", n, id)
+				t.Errorf("a reader got %d of 3 events of the batch %s", n, id)
 				over = true
 			}
 		}

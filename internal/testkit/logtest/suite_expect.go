@@ -192,7 +192,7 @@ func abortAfterFailure(t *testing.T, l *log.Log) {
 		case err == nil && !behind: // called after the failure: then so were all behind it
 			written++
 		case !errors.Is(err, log.ErrAborted) || written > 0:
-			t.Fatalf("behind the failure, %d written: %v", written, err)
+			t.Fatalf("after the failure, with %d written: %v", written, err)
 		}
 	}
 	if _, err := aside.Wait(t.Context()); err != nil {

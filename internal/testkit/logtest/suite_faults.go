@@ -93,7 +93,7 @@ func retry(t *testing.T, again func() (log.Ack, error)) log.Ack {
 			return log.Ack{}
 		}
 	}
-	t.Error("a thousand tries were not enough")
+	t.Error("got no answer in a thousand attempts")
 	return log.Ack{}
 }
 
@@ -142,14 +142,14 @@ func asyncUnderFaults(t *testing.T, open func(*testing.T) log.Backend) {
 			case err != nil:
 				t.Fatal(err)
 			case !ack.Duplicate && ack.First <= last:
-				t.Fatalf("line %d is at %v, one called before at %v", i, ack.First, last)
+				t.Fatalf("line %d is at %v, an earlier call at %v", i, ack.First, last)
 			case !ack.Duplicate:
 				last = ack.Last
 			}
 		}
 	}
 	if failed {
-		t.Fatal("some still fail")
+		t.Fatal("some appends still fail")
 	}
 	mustHaveEachOnce(t, l, s, 200)
 }

@@ -67,7 +67,7 @@ func bytesSurvive(t *testing.T, l *log.Log) {
 	got.Time, e.Subject, e.Time = time.Time{}, s, time.Time{}
 	mustBe(t, "the event", got, e)
 	if len(recs[1].Data) != 0 {
-		t.Fatalf("no data came back as %q", recs[1].Data)
+		t.Fatalf("empty data were read as %q", recs[1].Data)
 	}
 	last, err := l.Last(t.Context(), s)
 	if err != nil || last.Offset != ack.Last {
@@ -278,7 +278,7 @@ func followHasNoGap(t *testing.T, l *log.Log) {
 					return
 				}
 				if rec.Offset <= at || c.r.Subject == (events.Subject{}) && rec.Offset != at+1 {
-					t.Errorf("%+v: %v came after %v", c.r, rec.Offset, at)
+					t.Errorf("%+v: got %v after %v", c.r, rec.Offset, at)
 					return
 				}
 				at = rec.Offset
@@ -286,7 +286,7 @@ func followHasNoGap(t *testing.T, l *log.Log) {
 					return
 				}
 			}
-			t.Errorf("%+v: only %d records came of %d, the last is %v", c.r, n, c.want, at)
+			t.Errorf("%+v: got only %d records of %d, the last is %v", c.r, n, c.want, at)
 		})
 	}
 	wg.Wait()
@@ -313,7 +313,7 @@ func followKeepsToItsRange(t *testing.T, l *log.Log) {
 	n := 0
 	for _, err := range l.Follow(ctx, events.Range{}) {
 		if err != nil {
-			t.Fatalf("a follow that was called off gave %v", err)
+			t.Fatalf("a cancelled follow ended with %v", err)
 		}
 		if n++; n == 10 {
 			time.AfterFunc(50*time.Millisecond, cancel) // by then it is waiting for new records

@@ -50,7 +50,7 @@ func seriesIsIdempotent(t *testing.T, l *log.Log) {
 	evs := aSeries(6)
 	mustAppendSeries(t, l, s, log.At(0), evs[:2]...)
 	mustFill(t, l, 1, session("other"))
-	// The series that a crash cut short is completed.
+	// The second call completes a series that a crash cut short.
 	ack, added := mustAppendSeries(t, l, s, log.At(0), evs...)
 	mustBe(t, "added", added, 4)
 	mustBe(t, "ack", ack, log.Ack{First: 1, Last: 7, Durability: l.Durability()})

@@ -22,7 +22,7 @@ type Call struct {
 
 func (c Call) String() string { return fmt.Sprintf("%s %q (call %d)", c.Op, c.Path, c.N) }
 
-// A Fault is what goes wrong with a call.
+// A Fault is a way in which a call fails.
 type Fault int
 
 // Faults. Writing calls are write, swap and append.

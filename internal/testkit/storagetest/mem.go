@@ -20,8 +20,8 @@ import (
 
 // MemOptions of a Mem. The zero value works.
 type MemOptions struct {
-	// Fold takes names that differ only in case or Unicode form for one, as macOS does. A file
-	// keeps the name under which it was made.
+	// Fold treats names that differ only in case or Unicode form as one, as macOS does. A file keeps the name under
+	// which it was created.
 	Fold bool
 
 	Now func() time.Time // default: a millisecond later at each change
@@ -106,7 +106,7 @@ func (m *Mem) key(name string) string {
 	return name
 }
 
-// Errors of paths, as package os has them.
+// Errors of paths are those of package os.
 func fault(op, path string, err error) error { return &fs.PathError{Op: op, Path: path, Err: err} }
 
 // folderLocked returns a folder, "" the storage itself. With making it creates missing folders.

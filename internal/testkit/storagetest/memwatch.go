@@ -80,7 +80,7 @@ func (m *Mem) tellLocked(path string) {
 	}
 }
 
-// Quiet waits until all watchers have heard of all changes, and their callbacks have returned.
+// Quiet waits until all watchers have received all changes, and their callbacks have returned.
 func (m *Mem) Quiet() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -42,7 +42,7 @@ func orMost(n, most int) int {
 	return testkit.Times(n)
 }
 
-// Run tests what every storage must do. open returns an empty one for each test.
+// Run tests the promises of a storage. open returns an empty one for each test.
 func Run(t *testing.T, l Limits, open func(t *testing.T) layouts.Storage) {
 	test := func(name string, run func(t *testing.T, st layouts.Storage)) {
 		t.Run(name, func(t *testing.T) { run(t, open(t)) })
@@ -99,7 +99,7 @@ func Text(t *testing.T, st layouts.Storage, name string) string {
 func wantText(t *testing.T, st layouts.Storage, name, want string) {
 	t.Helper()
 	if got := Text(t, st, name); got != want {
-		t.Errorf("%q has %.80q, want %.80q", name, got, want)
+		t.Errorf("the content of %q is %.80q, want %.80q", name, got, want)
 	}
 }
 
@@ -132,7 +132,7 @@ func wantNames(t *testing.T, st layouts.Storage, folder string, want ...string) 
 		got = append(got, e.Name)
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%q has %q, want %q", folder, got, want)
+		t.Errorf("the folder %q has %q, want %q", folder, got, want)
 	}
 }
 
@@ -150,19 +150,19 @@ func files(t *testing.T, st layouts.Storage, l Limits) {
 		}
 		list, err := st.List(ctx, "a")
 		if err != nil || len(list) != 1 || !sameEntry(list[0], e) {
-			t.Errorf("listed as %+v, is %+v, %v", list, e, err)
+			t.Errorf("the list has %+v, stat returns %+v, error %v", list, e, err)
 		}
 	}
 	for _, mode := range []fs.FileMode{0o755, 0o600, 0o700, 0o644} {
 		must(t, st.Write(ctx, "mode", mode, Bytes("x")))
 		if e, err := st.Stat(ctx, "mode"); err != nil || e.Mode != mode && !l.Modes {
-			t.Errorf("mode %o: %+v, %v", mode, e, err)
+			t.Errorf("mode %o: got %+v, error %v", mode, e, err)
 		}
 	}
 	must(t, st.Delete(ctx, "mode"))
 	wantGone(t, st, "mode")
 	if err := st.Delete(ctx, "mode"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("deleted twice: %v", err)
+		t.Errorf("delete a second time: %v", err)
 	}
 	wantText(t, st, "a/b.json", "3")
 }
@@ -183,32 +183,32 @@ func folders(t *testing.T, st layouts.Storage) {
 	wantNames(t, st, "a/b", "c/", "c.d")
 	wantNames(t, st, "a/b/c", "d")
 	if e, err := st.Stat(ctx, "a/b"); !errors.Is(err, fs.ErrNotExist) && (err != nil || !e.Dir || e.Name != "b") { // some have none
-		t.Errorf("stat of a folder: %+v, %v", e, err)
+		t.Errorf("stat of a folder: %+v, error %v", e, err)
 	}
 	var found []string
 	for f, err := range layouts.Walk(ctx, st, "a") {
 		must(t, err)
 		if found = append(found, f.Path); f.Dir || f.Size != int64(len(f.Path)) || f.Name != path.Base(f.Path) {
-			t.Errorf("found %+v", f)
+			t.Errorf("got the unexpected entry %+v", f)
 		}
 	}
 	if slices.Sort(found); !slices.Equal(found, []string{"a/b.c", "a/b/c.d", "a/b/c/d"}) {
-		t.Errorf("found %q", found)
+		t.Errorf("the files are %q", found)
 	}
 	if _, err := st.List(ctx, "z"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("list of a file: %v", err)
 	}
 	if _, err := st.List(ctx, "gone"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("list of nothing: %v", err)
+		t.Errorf("list of a missing folder: %v", err)
 	}
 	if r, err := st.Read(ctx, "a/b"); err == nil {
 		if _, err = io.ReadAll(r); err == nil {
-			t.Error("read a folder")
+			t.Error("a read of a folder succeeded")
 		}
 		r.Close()
 	}
 	if err := st.Delete(ctx, "a/b"); err == nil {
-		t.Error("deleted a folder with files in it")
+		t.Error("a deletion of a folder with files succeeded")
 	}
 	wantGone(t, st, "z/below")
 	wantGone(t, st, "a/b/c/d/e")
@@ -278,7 +278,7 @@ func whole(t *testing.T, st layouts.Storage) {
 			}
 			ended, cancel := context.WithCancel(ctx)
 			if err := st.Write(ended, name, 0o644, func(w io.Writer) error { w.Write(make([]byte, size)); cancel(); return nil }); err == nil {
-				t.Errorf("a write of %d bytes went on", size)
+				t.Errorf("a failed write of %d bytes continued", size)
 			}
 			if s, ok := st.(layouts.Swapper); ok {
 				if displaced, err := s.Swap(ctx, name, 0o644, half); !errors.Is(err, broken) || displaced != "" {
@@ -303,20 +303,20 @@ func versions(t *testing.T, st layouts.Storage) {
 	must(t, st.Write(ctx, "a/b", 0o644, Bytes("one")))
 	had := []string{version()}
 	if had[0] == "" {
-		t.Skip("has no versions")
+		t.Skip("the storage has no versions")
 	}
 	changed := func(what string) {
 		t.Helper()
 		v := version()
 		if slices.Contains(had, v) {
-			t.Errorf("version %q again after %s", v, what)
+			t.Errorf("got the version %q again after %s", v, what)
 		}
 		had = append(had, v)
 	}
 	wantText(t, st, "a/b", "one")
 	must(t, st.Write(ctx, "a/other", 0o644, Bytes("one")))
 	if v := version(); v != had[0] {
-		t.Errorf("version %q, then %q, and nothing happened", had[0], v)
+		t.Errorf("the version changed from %q to %q without a change", had[0], v)
 	}
 	must(t, st.Write(ctx, "a/b", 0o644, Bytes("two two")))
 	changed("a write")
@@ -327,7 +327,7 @@ func versions(t *testing.T, st layouts.Storage) {
 		must(t, err)
 		changed("a swap")
 		if e, err := st.Stat(ctx, displaced); err != nil || e.Size != int64(len("two twomore")) {
-			t.Errorf("displaced: %+v, %v", e, err)
+			t.Errorf("the displaced file is %+v, error %v", e, err)
 		}
 	}
 }
@@ -360,11 +360,11 @@ func names(t *testing.T, st layouts.Storage, l Limits) {
 	list, err := st.List(ctx, "many")
 	must(t, err)
 	if len(list) != len(want) || !slices.IsSortedFunc(list, func(a, b layouts.FileInfo) int { return strings.Compare(a.Name, b.Name) }) {
-		t.Errorf("%d are listed, want %d, sorted", len(list), len(want))
+		t.Errorf("the list has %d names, want %d, sorted", len(list), len(want))
 	}
 	for n, e := range list {
 		if !want[e.Name] || e.Dir || e.Size != int64(len(e.Name)) {
-			t.Fatalf("listed as %+v", e)
+			t.Fatalf("the list has %+v", e)
 		}
 		if n%10 == 0 {
 			wantText(t, st, "many/"+e.Name, e.Name)
@@ -415,7 +415,7 @@ func large(t *testing.T, st layouts.Storage, size int) {
 	defer r.Close()
 	got := sum(func(w io.Writer) error { _, err := io.Copy(w, r); return err })
 	if !bytes.Equal(got.Sum(nil), sum(stream).Sum(nil)) {
-		t.Error("other bytes came back")
+		t.Error("a read returned other bytes")
 	}
 }
 
@@ -438,7 +438,7 @@ func readers(t *testing.T, st layouts.Storage) {
 		got := Text(t, st, "x")
 		if got == "" || strings.Trim(got, got[:1]) != "" || got != content(strings.IndexByte("abcdefghijklmnopqrstuvwxyz", got[0])) &&
 			got != content(26+strings.IndexByte("abcdefghijklmnopqrstuvwxyz", got[0])) {
-			t.Fatalf("read %d bytes: %.20q", len(got), got)
+			t.Fatalf("got %d bytes: %.20q", len(got), got)
 		}
 		select {
 		case err := <-done:
@@ -464,7 +464,7 @@ func swap(t *testing.T, st layouts.Swapper) {
 		t.Errorf("displaced to %q", displaced)
 	}
 	if err := st.Restore(ctx, displaced, "a/b"); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("restored over another file: %v", err)
+		t.Errorf("restore over another file: %v", err)
 	}
 	wantText(t, st, "a/b", "two")
 	second, err := st.Displace(ctx, "a/b")
@@ -472,16 +472,16 @@ func swap(t *testing.T, st layouts.Swapper) {
 	wantGone(t, st, "a/b")
 	wantText(t, st, second, "two")
 	if !layouts.IsTemporary(second) || second == displaced {
-		t.Errorf("displaced to %q, after %q", second, displaced)
+		t.Errorf("displaced to %q, the first time to %q", second, displaced)
 	}
 	if _, err := st.Displace(ctx, "a/b"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("displaced nothing: %v", err)
+		t.Errorf("displace a missing file: %v", err)
 	}
 	must(t, st.Restore(ctx, displaced, "a/b"))
 	wantText(t, st, "a/b", "one")
 	wantGone(t, st, displaced)
 	if err := st.Restore(ctx, displaced, "a/c"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("restored what is gone: %v", err)
+		t.Errorf("restore a missing file: %v", err)
 	}
 	must(t, st.Delete(ctx, second))
 	long := strings.Repeat("l", 255) // the temporary name is no longer
@@ -493,11 +493,11 @@ func swap(t *testing.T, st layouts.Swapper) {
 	must(t, st.Delete(ctx, "a/"+long))
 	if _, flat := st.(layouts.Walker); !flat {
 		if _, err := st.Swap(ctx, "a", 0o644, Bytes("x")); err == nil {
-			t.Error("swapped a folder")
+			t.Error("a swap of a folder succeeded")
 		}
 	}
 	if _, err := st.Displace(ctx, "a"); err == nil {
-		t.Error("displaced a folder")
+		t.Error("a displacement of a folder succeeded")
 	}
 	wantNames(t, st, "a", "b")
 }
@@ -544,7 +544,7 @@ func swapLaw(t *testing.T, st layouts.Swapper) {
 	for w := range writers {
 		for n := range rounds {
 			if text := fmt.Sprintf("%d.%d", w, n); had[text] != 1 {
-				t.Errorf("%q was found %d times, want once", text, had[text])
+				t.Errorf("the content %q was found %d times, want once", text, had[text])
 			}
 		}
 	}
@@ -571,15 +571,15 @@ func watch(t *testing.T, st layouts.Storage) {
 			select {
 			case got := <-said:
 				if layouts.IsTemporary(got) {
-					t.Errorf("said %q", got)
+					t.Errorf("reported %q", got)
 				}
 				if got == name || got == "" {
 					return
 				}
 			case err := <-ended:
-				t.Fatalf("watching ended: %v", err)
+				t.Fatalf("Watch ended: %v", err)
 			case <-late:
-				t.Fatalf("%s: %q is not said", what, name)
+				t.Fatalf("%s: %q was not reported", what, name)
 			}
 		}
 	}
@@ -610,10 +610,10 @@ func watch(t *testing.T, st layouts.Storage) {
 	select {
 	case err := <-ended:
 		if err == nil {
-			t.Error("watching ended without an error")
+			t.Error("Watch ended without an error")
 		}
 	case <-late:
-		t.Error("watching does not end")
+		t.Error("Watch does not end")
 	}
 }
 
@@ -627,14 +627,14 @@ func faults(t *testing.T, open func(t *testing.T) layouts.Storage) {
 			f := NewFaulty(st, func(c Call) Fault { return map[int]Fault{1: fault}[c.N] })
 			kill := Killed(func() {
 				if got := Text(t, f, name); got != "old" { // call 0
-					t.Errorf("read %q", got)
+					t.Errorf("got the content %q", got)
 				}
 				if err := f.Write(ctx, name, 0o644, Bytes("new")); !errors.Is(err, ErrFaulty) {
 					t.Errorf("write: %v", err)
 				}
 			})
 			if want := fault >= KillBefore; (kill != nil) != want {
-				t.Errorf("killed: %v, want %v", kill, want)
+				t.Errorf("got the kill %v, want %v", kill, want)
 			}
 			want := "old"
 			if fault == Unanswered || fault == KillAfter {
@@ -662,7 +662,7 @@ func RunCut(t *testing.T, c *Cut, open func(t *testing.T) layouts.Storage) {
 		}
 		got := Text(t, st, "f/x")
 		if got != next && (got != old || err == nil) || !cut && err != nil { // the cut may be behind the request
-			t.Errorf("%s: %.30q, %v", what, got, err)
+			t.Errorf("%s: got %.30q, error %v", what, got, err)
 		}
 		if seen[got[:4]]++; got == next {
 			must(t, st.Write(ctx, "f/x", 0o644, Bytes(old)))
@@ -681,9 +681,9 @@ func RunCut(t *testing.T, c *Cut, open func(t *testing.T) layouts.Storage) {
 		write("a lost answer")
 	}
 	if seen["old "] == 0 || seen["new!"] == 0 {
-		t.Errorf("seen %v", seen)
+		t.Errorf("got the contents %v", seen)
 	}
 	if list, err := st.List(ctx, "f"); err != nil || slices.ContainsFunc(list, func(e layouts.FileInfo) bool { return !layouts.IsTemporary(e.Name) && e.Name != "x" }) {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("the list is %+v, error %v", list, err)
 	}
 }

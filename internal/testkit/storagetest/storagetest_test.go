@@ -26,11 +26,11 @@ func must(t *testing.T, err error) {
 func wantNames(t *testing.T, m *storagetest.Mem, want ...string) {
 	t.Helper()
 	if got := m.Foreign().Names(); !slices.Equal(got, want) {
-		t.Errorf("there are %q, want %q", got, want)
+		t.Errorf("the files are %q, want %q", got, want)
 	}
 }
 
-// Names that differ in case or Unicode form only are one file, which keeps its first name.
+// Names that differ only in case or Unicode form name one file, which keeps its first name.
 func TestFold(t *testing.T) {
 	m, ctx := storagetest.NewMem(storagetest.MemOptions{Fold: true}), t.Context()
 	for _, name := range []string{"Dir/Caf\u00e9", "dir/CAFE\u0301", "DIR/x"} {
@@ -38,7 +38,7 @@ func TestFold(t *testing.T) {
 	}
 	wantNames(t, m, "Dir/", "Dir/Caf\u00e9", "Dir/x")
 	if got := storagetest.Text(t, m, "dir/caf\u00e9"); got != "dir/CAFE\u0301" {
-		t.Errorf("read %q", got)
+		t.Errorf("got the content %q", got)
 	}
 	must(t, m.Foreign().Rename("dir", "DIR"))
 	must(t, m.Foreign().Rename("dir/x", "dir/X"))
@@ -49,8 +49,8 @@ func TestFold(t *testing.T) {
 	wantNames(t, m, "DIR/", "DIR/Caf\u00e9", "DIR/X")
 }
 
-// What a program has open is a file, not a name: what it writes after the file was displaced is
-// found there.
+// An open handle refers to a file, not to a name: writes through it after the file was displaced are in the displaced
+// file.
 func TestForeign(t *testing.T) {
 	m, ctx := storagetest.NewMem(storagetest.MemOptions{}), t.Context()
 	f := m.Foreign()
@@ -63,23 +63,23 @@ func TestForeign(t *testing.T) {
 	must(t, err)
 	open.WriteAt("edit", 3)
 	if got := storagetest.Text(t, m, displaced); got != "oneedit" {
-		t.Errorf("displaced: %q", got)
+		t.Errorf("the displaced content is %q", got)
 	}
 	open.Truncate(2)
 	open.Append("!")
 	if got := storagetest.Text(t, m, displaced); got != "on!" || got != open.Content() {
-		t.Errorf("displaced: %q, open: %q", got, open.Content())
+		t.Errorf("the displaced content is %q, that of the open handle %q", got, open.Content())
 	}
 	had := make([]byte, 10)
 	if n, _ := r.Read(had); string(had[:n]) != "one" {
-		t.Errorf("a reader that began before reads %q", had[:n])
+		t.Errorf("a reader that was opened before got %q", had[:n])
 	}
 	must(t, m.Delete(ctx, displaced))
 	before, err := m.Stat(ctx, "a/x")
 	must(t, err)
 	must(t, f.Forge("a/x", "OURS"))
 	if after, err := m.Stat(ctx, "a/x"); err != nil || after != before || storagetest.Text(t, m, "a/x") != "OURS" {
-		t.Errorf("%+v, then %+v, %v", before, after, err)
+		t.Errorf("the entry was %+v, is %+v, error %v", before, after, err)
 	}
 	must(t, f.Replace("a/x", "replaced"))
 	must(t, f.Append("a/x", "+"))
@@ -90,16 +90,16 @@ func TestForeign(t *testing.T) {
 	wantNames(t, m, "b/", "b/c/", "b/c/a/", "b/c/a/x", "b/l@")
 	copied := m.Clone()
 	if err := f.Rename("b", "b/c/b"); err == nil {
-		t.Error("moved a folder into itself")
+		t.Error("a move of a folder into itself succeeded")
 	}
 	if _, err := m.Read(ctx, "b/l"); !errors.Is(err, layouts.ErrNotFile) {
 		t.Errorf("read a link: %v", err)
 	}
 	if _, err := m.Stat(ctx, "b/l/x"); !errors.Is(err, layouts.ErrNotFile) || errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("below a link: %v", err)
+		t.Errorf("read below a link: %v", err)
 	}
 	if _, err := m.Swap(ctx, "b/l", 0o644, storagetest.Bytes("x")); !errors.Is(err, layouts.ErrNotFile) {
-		t.Errorf("swapped a link: %v", err)
+		t.Errorf("swap a link: %v", err)
 	}
 	must(t, f.Remove(""))
 	wantNames(t, m)
@@ -109,7 +109,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// Watchers hear of changes in order, also in virtual time, and may call the storage meanwhile.
+// Watchers receive changes in order, also in virtual time, and may call the storage meanwhile.
 func TestMemWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, ctx := storagetest.NewMem(storagetest.MemOptions{Now: time.Now}), t.Context()
@@ -128,23 +128,23 @@ func TestMemWatch(t *testing.T) {
 		must(t, m.Foreign().Remove("b"))
 		m.Quiet()
 		if want := []string{"a", "a/x", "a", "b"}; !slices.Equal(said, want) {
-			t.Errorf("said %q, want %q", said, want)
+			t.Errorf("reported %q, want %q", said, want)
 		}
 		said = nil
 		m.Overflow()
 		m.Quiet()
 		if want := []string{""}; !slices.Equal(said, want) {
-			t.Errorf("said %q, want %q", said, want)
+			t.Errorf("reported %q, want %q", said, want)
 		}
 		broken := errors.New("broken")
 		m.EndWatch(broken)
 		if err := <-ended; !errors.Is(err, broken) {
-			t.Errorf("ended with %v", err)
+			t.Errorf("Watch ended with %v", err)
 		}
 	})
 }
 
-// A process that was killed leaves what it had done, and does nothing more.
+// A killed process leaves its completed changes, and makes no others.
 func TestKilled(t *testing.T) {
 	for fault, want := range map[storagetest.Fault][]string{
 		storagetest.KillBefore: {"a=old"}, storagetest.KillHalf: {".a.tally-tmp-killed-0=n", "a=old"}, storagetest.KillWhole: {".a.tally-tmp-killed-0=new", "a=old"},
@@ -158,20 +158,20 @@ func TestKilled(t *testing.T) {
 			if got := storagetest.Killed(func() {
 				defer func() {
 					if err := f.Delete(ctx, "a"); !errors.As(err, &kill) {
-						t.Errorf("the dead process deletes: %v", err)
+						t.Errorf("a deletion by the killed process: %v", err)
 					}
 				}()
 				_, err := f.Swap(ctx, "a", 0o644, storagetest.Bytes("new"))
-				t.Errorf("the dead process goes on: %v", err)
+				t.Errorf("a write by the killed process: %v", err)
 			}); got == nil || got.Fault != fault || got.Op != "swap" || got.Path != "a" {
-				t.Errorf("killed by %v", got)
+				t.Errorf("the kill happened at %v", got)
 			}
 			var got []string
 			for _, name := range m.Foreign().Names() {
 				got = append(got, name+"="+m.Foreign().Files()[name])
 			}
 			if !slices.Equal(got, want) {
-				t.Errorf("left %q, want %q", got, want)
+				t.Errorf("the files after the kill are %q, want %q", got, want)
 			}
 		})
 	}

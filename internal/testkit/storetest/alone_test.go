@@ -55,8 +55,7 @@ func canary(t *testing.T) (store, url string, visits *atomic.Int64) {
 	return store, "nats://" + l.Addr().String(), visits
 }
 
-// The tests of a package touch neither the store that the user's variables name, nor the
-// server, nor the home directory.
+// The tests of a package use neither the store that the user's variables name, nor the server, nor the home directory.
 func TestUserIsLeftAlone(t *testing.T) {
 	testkit.OnlyFull(t, "it builds a test program and runs it three times")
 	testkit.NotUnderRace(t)
@@ -92,10 +91,10 @@ func TestUserIsLeftAlone(t *testing.T) {
 				t.Errorf("%v\n%s", err, out)
 			}
 			if now := contents(t, store) + contents(t, user); now != before {
-				t.Errorf("the user's files were\n%s\nand are\n%s", before, now)
+				t.Errorf("the user's files changed from\n%s\nto\n%s", before, now)
 			}
 			if n := visits.Load(); n > 0 {
-				t.Errorf("the user's server was visited %d times", n)
+				t.Errorf("the user's server got %d connections", n)
 			}
 		})
 	}

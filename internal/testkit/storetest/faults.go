@@ -31,10 +31,10 @@ func EachFault(t *testing.T, test func(t *testing.T, st *tally.Store, call Call)
 					t.Fatalf("%s: %v", name, err)
 				}
 				if n := count(t, st) - had; n != want {
-					t.Errorf("%s appends %d events, want %d", name, n, want)
+					t.Errorf("%s appended %d events, want %d", name, n, want)
 				}
 				if tries == before && want > 0 {
-					t.Errorf("%s: nothing failed", name)
+					t.Errorf("%s: no publication failed", name)
 				}
 			})
 		})

@@ -51,7 +51,7 @@ func (l *Log) Append(name string, content []byte) {
 		first, _, _ := bytes.Cut(content, []byte("\n"))
 		what, ok := l.agent.File(name, first)
 		if !ok {
-			l.t.Fatalf("%s is no file of %s", name, l.agent.Name())
+			l.t.Fatalf("%s is not a file of %s", name, l.agent.Name())
 		}
 		f = &file{File: what, fold: l.agent.Fold(what)}
 		l.files[name] = f
@@ -92,7 +92,7 @@ func (l *Log) facts(f *file, session string, facts []agents.Fact, keys map[strin
 	l.t.Helper()
 	for _, fact := range facts {
 		if keys[fact.Key] {
-			l.t.Fatalf("two facts of a line of %s are called %s", f.Name, fact.Key)
+			l.t.Fatalf("two facts of a line of %s have the key %s", f.Name, fact.Key)
 		}
 		keys[fact.Key] = true
 		p := fact.Payload
