@@ -45,7 +45,7 @@ func TestHistorySaveRepeated(t *testing.T) {
 			}
 		}
 		if turns != 12 {
-			t.Errorf("seed %d: %d events of 12 saves, %d of them repeated", seed, turns, unsure)
+			t.Errorf("seed %d: got %d events for 12 saves, %d of them repeated", seed, turns, unsure)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func TestHistorySaveUnheard(t *testing.T) {
 	mustSave(t, h, talk("a", "b", "c"))
 }
 
-// hangingUp stores a published event, and then closes the connection.
+// hangingUp stores a published event and closes the connection without an answer.
 type hangingUp struct {
 	log.Backend
 	hangUp func()
@@ -117,7 +117,7 @@ func TestHistorySaveUnheardAndRewound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := h.Save(t.Context(), talk("a", "b")); !errors.Is(err, log.ErrConflict) {
-		t.Errorf("a save that was taken back is saved: %v", err)
+		t.Errorf("repeat a save that was rewound: %v", err)
 	}
 	wantSnapshot(t, mustLoad(t, ailoop.Of(st, "c")), talk("a"))
 	wantSnapshot(t, mustLoad(t, h), talk("a")) // resolves the conflict

@@ -64,7 +64,7 @@ func wantFileError(t testing.TB, err error, kind ailoop.FileErrorKind) *ailoop.F
 	t.Helper()
 	e, ok := errors.AsType[*ailoop.FileError](err)
 	if !ok || e.Kind != kind {
-		t.Fatalf("have %v, want an error of kind %d", err, kind)
+		t.Fatalf("got %v, want an error of kind %d", err, kind)
 	}
 	begin := map[ailoop.FileErrorKind]string{ailoop.FileIO: "failed to read/write snapshot file: ", ailoop.FileJSON: "failed to encode/decode snapshot JSON: "}[kind]
 	if !strings.HasPrefix(err.Error(), begin) {
@@ -95,7 +95,7 @@ func TestHistoryFile(t *testing.T) {
 		_, found2, err := fileWith(t, "{").Load(t.Context())
 		wantFileError(t, err, ailoop.FileJSON)
 		if found || found2 {
-			t.Error("found")
+			t.Error("Load found a history")
 		}
 	})
 	t.Run("H-05 pretty JSON, a path, nothing done by the constructor", func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestHistoryFile(t *testing.T) {
 		st = fileWith(t, unknown)
 		mustSave(t, st, mustLoad(t, st))
 		if have, err := os.ReadFile(st.Path()); err != nil || string(have) != unknown {
-			t.Errorf("what is not of this version is lost: %s, %v", have, err)
+			t.Errorf("members of other versions are lost: %s, %v", have, err)
 		}
 	})
 	t.Run("H-15 a save that fails leaves what was there", testFailedSave)
@@ -190,7 +190,7 @@ func testFailedSave(t *testing.T) {
 	dir := t.TempDir()
 	wantFileError(t, ailoop.NewFile(dir).Save(t.Context(), talk("a")), ailoop.FileIO)
 	if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) > 4 {
-		t.Errorf("a failed save left files: %v, %v", entries, err)
+		t.Errorf("a failed save left files: %v, error %v", entries, err)
 	}
 }
 
@@ -204,10 +204,10 @@ func TestHistoryFileLink(t *testing.T) {
 	mustSave(t, ailoop.NewFile(link), talk("a"))
 	wantSnapshot(t, mustLoad(t, st), talk("a"))
 	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
-		t.Errorf("the link is gone: %v, %v", info, err)
+		t.Errorf("the save replaced the link: %v, error %v", info, err)
 	}
 	if info, err := os.Stat(st.Path()); err != nil || info.Mode().Perm() != 0o640 {
-		t.Errorf("%v, %v", info.Mode(), err)
+		t.Errorf("the mode is %v, error %v", info.Mode(), err)
 	}
 }
 
@@ -244,7 +244,7 @@ func TestHistorySnapshot(t *testing.T) {
 			t.Errorf("%s\nwant %s", have, want)
 		}
 		if m, err := ailoop.NewUserMessage(ailoop.ImageBlock{}); err == nil {
-			t.Errorf("a source of no type: %s", m.Raw())
+			t.Errorf("a source without a type: %s", m.Raw())
 		}
 		if m, err := ailoop.NewAssistantMessage(ailoop.ToolCallBlock{Args: json.RawMessage("{")}); err == nil {
 			t.Errorf("arguments that are not JSON: %s", m.Raw())
@@ -316,7 +316,7 @@ func TestFileSyncs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(synced) != 2 || !durable.IsTemporary(synced[0]) || filepath.Dir(synced[0]) != dir || filepath.Clean(synced[1]) != dir {
-			t.Errorf("synced are %q, want the new file and its folder", synced)
+			t.Errorf("synced %q, want the new file and its folder", synced)
 		}
 	}
 }

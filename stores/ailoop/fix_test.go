@@ -95,7 +95,7 @@ func TestHistoryOriginalIsWorse(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			err := check(t.Context(), new(originalHistories))
 			if err == nil {
-				t.Fatal("the original's behaviour passes")
+				t.Fatal("the check passes for the original's behaviour")
 			}
 			t.Log(err)
 		})
@@ -133,14 +133,14 @@ func extendingIsCheap(ctx context.Context, hs histories) error {
 	s = s.Append(added)
 	n, err := saveCost(ctx, hs, st, s)
 	if size := len(added.Raw()); err == nil && n > size*12/10 {
-		err = fmt.Errorf("a message of %d bytes cost %d", size, n)
+		err = fmt.Errorf("a save of a message of %d bytes wrote %d bytes", size, n)
 	}
 	if err != nil {
 		return err
 	}
 	replaced := longTalk(100).Append(ailoop.UserMessage("instead")) // any other change is a replacement without the kept messages
 	if n, err = saveCost(ctx, hs, st, replaced); err == nil && n > 500 {
-		err = fmt.Errorf("a replacement by a hundred messages that were there and one that was not cost %d", n)
+		err = fmt.Errorf("a replacement by a hundred kept messages and one new message wrote %d bytes", n)
 	}
 	got, _, loadErr := hs.open("c").Load(ctx)
 	if err == nil && !got.Equal(replaced) {
@@ -157,7 +157,7 @@ func pinningIsCheap(ctx context.Context, hs histories) error {
 	s = s.Pin(3, true).Pin(99, true)
 	n, err := saveCost(ctx, hs, st, s)
 	if err == nil && n > 100 {
-		err = fmt.Errorf("two pins cost %d bytes", n)
+		err = fmt.Errorf("two pins wrote %d bytes", n)
 	}
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func earlierIsReadable(ctx context.Context, hs histories) error {
 			return err
 		}
 		if !got.Equal(want) {
-			return fmt.Errorf("snapshot %d is not what it was: %d messages, want %d", i, got.Len(), want.Len())
+			return fmt.Errorf("snapshot %d changed: got %d messages, want %d", i, got.Len(), want.Len())
 		}
 	}
 	return nil
@@ -199,7 +199,7 @@ func secondWriterConflicts(ctx context.Context, hs histories) error {
 		return err
 	}
 	if err := b.Save(ctx, talk("somebody else's")); !errors.Is(err, log.ErrConflict) {
-		return fmt.Errorf("a save that loaded nothing took away what was there: %v", err)
+		return fmt.Errorf("a save without a load replaced the history: %v", err)
 	}
 	if _, _, err := b.Load(ctx); err != nil {
 		return err
@@ -209,12 +209,12 @@ func secondWriterConflicts(ctx context.Context, hs histories) error {
 	}
 	for _, stale := range []ailoop.Snapshot{talk("a", "by b"), talk("a", "by a"), talk("a"), talk("b"), talk("a").Pin(0, true)} {
 		if err := b.Save(ctx, stale); !errors.Is(err, log.ErrConflict) {
-			return fmt.Errorf("a save on what was there before: %v", err)
+			return fmt.Errorf("a save after another writer's save: %v", err)
 		}
 	}
 	s, _, err := b.Load(ctx)
 	if err != nil || !s.Equal(talk("a", "by a")) {
-		return fmt.Errorf("lost: %v", err)
+		return fmt.Errorf("messages are lost: %v", err)
 	}
 	return b.Save(ctx, s.Append(ailoop.UserMessage("by b")))
 }

@@ -51,7 +51,7 @@ func wantSnapshot(t testing.TB, got, want ailoop.Snapshot) {
 	if !got.Equal(want) {
 		g, _ := json.Marshal(got)
 		w, _ := json.Marshal(want)
-		t.Errorf("have %s\nwant %s", g, w)
+		t.Errorf("got %s\nwant %s", g, w)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestHistoryLog(t *testing.T) {
 			mustSave(t, h, talk("a", "b").Pin(0, true))
 			mustSave(t, ailoop.Of(st, "equal"), talk("a", "b").Pin(0, true))
 			if after := historyRecords(t, st, h.Subject()); len(after) != len(before) {
-				t.Errorf("%d records, before %d", len(after), len(before))
+				t.Errorf("got %d records, want more than %d", len(after), len(before))
 			}
 		})
 		t.Run("H-08 members that are not of this version", func(t *testing.T) {
@@ -324,7 +324,7 @@ func testCompaction(t *testing.T, st *tally.Store) {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	if items := p.Threads[events.MainThread].Items; len(items) != 2 || items[1].Keep == nil || *items[1].Keep != [2]int{2, 5} {
-		t.Errorf("items %+v", items)
+		t.Errorf("the items are %+v", items)
 	}
 	revisions, err := h.Revisions(t.Context())
 	if err != nil || len(revisions) != 2 || revisions[0].Messages != 5 || revisions[1].Kind != ailoop.Compacted || revisions[1].Messages != 4 || revisions[1].Compaction.Strategy != "summarize" {
@@ -369,6 +369,6 @@ func testHistoryRewind(t *testing.T, st *tally.Store) {
 		kinds += fmt.Sprintf("%s %d %v; ", r.Kind, r.Messages, r.Live)
 	}
 	if want := "extended 1 true; extended 2 true; extended 3 false; rewound 2 false; extended 3 true; "; kinds != want {
-		t.Errorf("revisions %s\nwant %s", kinds, want)
+		t.Errorf("the revisions are %s\nwant %s", kinds, want)
 	}
 }

@@ -38,7 +38,7 @@ func TestLive(t *testing.T) {
 				t.Fatal(err)
 			}
 			if have, err := os.ReadFile(file.Path()); err != nil || string(have) != string(want) {
-				t.Errorf("it is %s, %v, want %s", have, err, want)
+				t.Errorf("the file is %s, error %v, want %s", have, err, want)
 			}
 		}
 	})
@@ -46,16 +46,16 @@ func TestLive(t *testing.T) {
 		mustSave(t, file, mustLoad(t, file).Append(ailoop.UserMessage("by file")))
 		settle()
 		if chat := mustLoad(t, h); chat.Len() != 4 || !strings.Contains(readFile(t, file.Path()), "by file") {
-			t.Errorf("%d messages", chat.Len())
+			t.Errorf("got %d messages", chat.Len())
 		}
 		mustSave(t, h, mustLoad(t, h).Append(ailoop.UserMessage("by the log")))
 		if chat := mustLoad(t, file); chat.Len() != 5 {
-			t.Errorf("%d messages in the file", chat.Len())
+			t.Errorf("got %d messages in the file", chat.Len())
 		}
 		mustSave(t, ailoop.NewFile(filepath.Join(dir, "new.json")), mustLoad(t, file))
 		settle()
 		if chat := mustLoad(t, ailoop.Of(st, "new")); chat.Len() != 5 {
-			t.Errorf("%d messages in a new one", chat.Len())
+			t.Errorf("got %d messages in a new file", chat.Len())
 		}
 		want, r := layouttest.Exported(t, st, ailoopdir.Layout{})
 		layouttest.MustBeClean(t, r)

@@ -56,7 +56,7 @@ func wantAll(t *testing.T, h ailoop.HistoryStore, writers ...string) {
 		next[writers[at]]++
 	}
 	if s.Len() != writes*len(writers) {
-		t.Errorf("%d messages of %d writers, want %d each", s.Len(), len(writers), writes)
+		t.Errorf("got %d messages of %d writers, want %d each", s.Len(), len(writers), writes)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestTwoWriters(t *testing.T) {
 			}
 			wantAll(t, ailoop.Of(st, "shared"), "a", "b")
 			if n := threadEvents(t, st, "shared"); n != 2*writes {
-				t.Errorf("%d events of %d saves", n, 2*writes)
+				t.Errorf("got %d events for %d saves", n, 2*writes)
 			}
 		})
 	})
@@ -147,7 +147,7 @@ func TestOverwrite(t *testing.T) {
 		must(h.Save(t.Context(), talk("x", "y"))) // the handle knows the current state
 		wantSnapshot(t, mustLoad(t, ailoop.Of(st, "c")), talk("x", "y"))
 		if err := first.Save(t.Context(), talk("a", "b", "c")); !errors.Is(err, log.ErrConflict) {
-			t.Errorf("the one that was overwritten: %v", err)
+			t.Errorf("a save by the writer whose history was overwritten: %v", err)
 		}
 		list, err := first.Revisions(t.Context())
 		if err != nil || len(list) != 3 {

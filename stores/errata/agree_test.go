@@ -45,10 +45,10 @@ func mustAgree(t fataler, test *testing.T, st *tally.Store, id string) map[strin
 			t.Fatalf("%v", err)
 		}
 		if there && file != string(data) {
-			t.Fatalf("%s\nby the API    %s\nin the export %s", name, data, file)
+			t.Fatalf("%s\nin the API    %s\nin the export %s", name, data, file)
 		}
 		if !there && name == "session_metadata.json" && len(meta.Runs) > 0 {
-			t.Fatalf("%s is not exported", name)
+			t.Fatalf("the export lacks %s", name)
 		}
 	}
 	return files
@@ -163,12 +163,12 @@ func (a *agreement) edit(note string) {
 	r, err := (erratadir.Layout{}).Import(a.test.Context(), a.st, dir, layouts.ImportOptions{Merge: true})
 	a.must(err)
 	if len(r.Refused) > 0 {
-		a.t.Fatalf("refused: %+v", r)
+		a.t.Fatalf("the import was refused: %+v", r)
 	}
 	again := mustAgree(a.t, a.test, a.st, "ses_1")
 	for _, name := range []string{name, "sessions/ses_1/session_content.json"} {
 		if again[name] != files[name] {
-			a.t.Fatalf("%s was taken in as\n%s\nand comes out as\n%s", name, files[name], again[name])
+			a.t.Fatalf("%s was imported as\n%s\nbut exported as\n%s", name, files[name], again[name])
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestPanelCost(t *testing.T) {
 			costs, err := s.Costs(t.Context())
 			must(t, err)
 			if total := costs.Spent.Total; total.USD != "1.3" || total.Tokens != (events.Tokens{Input: 11, Output: 5, Reasoning: 5, CacheRead: 2}) || total.Tokens.Total() != 18 {
-				t.Errorf("%+v", total)
+				t.Errorf("the total is %+v", total)
 			}
 		})
 		t.Run("E-24 not counted twice", func(t *testing.T) {
@@ -43,11 +43,11 @@ func TestPanelCost(t *testing.T) {
 			}
 			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.2", Run: events.RunRef{ID: "r"}, Part: "retry"}))
 			if total, err := s.TotalCost(t.Context()); err != nil || total != "0.3" {
-				t.Errorf("%v, %v", total, err)
+				t.Errorf("the total is %v, error %v", total, err)
 			}
 			err := s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.7", Run: events.RunRef{ID: "r"}})
 			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
-				t.Errorf("another amount for the same cost: %v", err)
+				t.Errorf("add another amount for the same cost: %v", err)
 			}
 		})
 		t.Run("spent, and on this branch; a fork spends for itself", func(t *testing.T) {
@@ -61,15 +61,15 @@ func TestPanelCost(t *testing.T) {
 			mustRewind(t, s, errata.WorkTree{})
 			costs, err := s.Costs(t.Context())
 			if err != nil || costs.Spent.Total.USD != "0.12" || costs.OnBranch.Total.USD != "0.1" {
-				t.Errorf("%+v, %v", costs, err)
+				t.Errorf("the costs are %+v, error %v", costs, err)
 			}
 			if total, err := errata.Of(st, fork.ID()).TotalCost(t.Context()); err != nil || total != "0" {
-				t.Errorf("fork: %v, %v", total, err)
+				t.Errorf("the fork costs %v, error %v", total, err)
 			}
 			_, err = s.UndoRewind(t.Context(), errata.WorkTree{})
 			must(t, err)
 			if costs, err = s.Costs(t.Context()); err != nil || costs.OnBranch.Total.USD != "0.12" {
-				t.Errorf("%+v, %v", costs, err)
+				t.Errorf("the costs are %+v, error %v", costs, err)
 			}
 		})
 		t.Run("what cannot be is refused", func(t *testing.T) {
@@ -77,17 +77,17 @@ func TestPanelCost(t *testing.T) {
 			for name, c := range map[string]tally.Cost{"negative": {Model: "a", USD: "-1"}, "no number": {Model: "a", USD: "NaN"}, "no model": {USD: "1"}, "exponent": {Model: "a", USD: "1e3"},
 				"negative tokens": {Model: "a", Tokens: &events.Tokens{Input: -1}}, "overflow": {Model: "a", Tokens: &events.Tokens{Output: 1 << 60}}, "reasoning": {Model: "a", Tokens: &events.Tokens{Output: 1, Reasoning: 2}}} {
 				if _, ok := errors.AsType[*events.InvalidError](s.AccumulateCost(t.Context(), c)); !ok {
-					t.Errorf("%s is accepted", name)
+					t.Errorf("the name %s was accepted", name)
 				}
 			}
 			for _, v := range []float64{-1, math.NaN(), math.Inf(1), math.MaxFloat64} {
 				if _, err := errata.USD(v); err == nil {
-					t.Errorf("%v is accepted", v)
+					t.Errorf("the value %v was accepted", v)
 				}
 			}
 			for v, want := range map[float64]events.Amount{0: "0", 0.1: "0.1", 1e-7: "0.0000001", 12.5: "12.5", math.Copysign(0, -1): "0"} {
 				if a, err := errata.USD(v); err != nil || a != want {
-					t.Errorf("%v is %v, %v", v, a, err)
+					t.Errorf("the amount of %v is %v, error %v", v, a, err)
 				}
 			}
 		})
@@ -111,11 +111,11 @@ func randomCosts(n int) (list []*events.CostAccrued, sum *big.Rat, models map[st
 func wantCosts(t *testing.T, when string, costs tally.Costs, sum *big.Rat, models map[string]*big.Rat) {
 	t.Helper()
 	if costs.Spent.Total.USD != events.AmountOf(sum) {
-		t.Errorf("%s: %s, want %s", when, costs.Spent.Total.USD, events.AmountOf(sum))
+		t.Errorf("%s: the total is %s, want %s", when, costs.Spent.Total.USD, events.AmountOf(sum))
 	}
 	for model, want := range models {
 		if have := costs.Spent.Models[model].USD; have != events.AmountOf(want) {
-			t.Errorf("%s: %s of %s, want %s", when, have, model, events.AmountOf(want))
+			t.Errorf("%s: got %s of %s, want %s", when, have, model, events.AmountOf(want))
 		}
 	}
 }
@@ -260,7 +260,7 @@ func TestPanelCheckpoint(t *testing.T) {
 			wantEqual(t, "responses", have, []string{"c4", "a4", "b4"})
 			err := saver.Update(t.Context(), answer("d", ""))
 			if _, ok := errors.AsType[*errata.UnknownModelError](err); !ok {
-				t.Errorf("an unknown model: %v", err)
+				t.Errorf("update with an unknown model: %v", err)
 			}
 		})
 		t.Run("E-27 resume runs again exactly what did not complete", func(t *testing.T) {
@@ -296,7 +296,7 @@ func TestPanelCheckpoint(t *testing.T) {
 			}
 			must(t, resumed.End(t.Context(), []errata.Response{{ModelID: "done", Interrupted: true}}))
 			if c := load(t, "e27"); c == nil || len(c.Responses) != 1 {
-				t.Errorf("what was cleared comes back: %+v", c)
+				t.Errorf("a cleared checkpoint was loaded: %+v", c)
 			}
 		})
 	})

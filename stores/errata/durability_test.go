@@ -45,7 +45,7 @@ func TestChangesWaitForTheDisk(t *testing.T) {
 			calls++
 			for syncs := int64(0); ; syncs++ {
 				if syncs > 20 {
-					t.Fatalf("%s: no end of syncs", name)
+					t.Fatalf("%s: the call does not succeed with any number of syncs", name)
 				}
 				if waited := failAfter(t, name, syncs); waited {
 					break
@@ -86,7 +86,7 @@ func failAfter(t *testing.T, name string, syncs int64) bool {
 			left := disk.allowed.Load()
 			if err != nil {
 				if left >= 0 {
-					t.Errorf("%s: %v, though the disk has not failed", name, err)
+					t.Errorf("%s: got %v before the disk failed", name, err)
 					return true
 				}
 				return false
@@ -105,6 +105,6 @@ func failAfter(t *testing.T, name string, syncs int64) bool {
 			playRun(t, e.Session(), "q", 0)
 		}
 	}
-	t.Fatalf("there is no %s", name)
+	t.Fatalf("unknown call %s", name)
 	return true
 }

@@ -69,10 +69,10 @@ func TestPersistKilled(t *testing.T) {
 		must(t, errata.Of(st, "s").SaveInitialMeta(t.Context(), errata.Metadata{})) // uses the first one
 		err := persist()
 		if (err == nil) != (n > 4) {
-			t.Fatalf("%d publications: %v", n, err)
+			t.Fatalf("after %d publications: %v", n, err)
 		}
 		if runs := mustMetadata(t, errata.Of(st, "s")).Runs; len(runs) != max(n-4, 0) {
-			t.Errorf("%d publications leave %d runs", n, len(runs))
+			t.Errorf("after %d publications: got %d runs, want none", n, len(runs))
 		}
 		if left = 100; err != nil {
 			must(t, persist())
@@ -83,7 +83,7 @@ func TestPersistKilled(t *testing.T) {
 			records++
 		}
 		if records != 5 || len(mustMetadata(t, errata.Of(st, "s")).Runs) != 1 {
-			t.Errorf("%d publications: in the end there are %d records", n, records)
+			t.Errorf("after %d publications and a repetition: got %d records", n, records)
 		}
 	}
 }

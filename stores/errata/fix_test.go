@@ -55,7 +55,7 @@ func TestPanelOriginalIsWorse(t *testing.T) {
 		t.Run(fix.name, func(t *testing.T) {
 			err := fix.check(t.Context(), newOriginalPanels())
 			if err == nil {
-				t.Fatal("the original's behaviour passes")
+				t.Fatal("the check passes for the original's behaviour")
 			}
 			t.Log(err)
 		})
@@ -124,7 +124,7 @@ func fixRating(ctx context.Context, sys panelSystem) error { // E-14
 		return err
 	}
 	if a := sys.stats("s")["a"]; a.Wins != 0 || a.ThumbsDown != 1 {
-		return fmt.Errorf("%d wins, %d thumbs down", a.Wins, a.ThumbsDown)
+		return fmt.Errorf("got %d wins and %d thumbs down", a.Wins, a.ThumbsDown)
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func fixMarker(ctx context.Context, sys panelSystem) error { // E-19
 	}
 	for _, run := range m.Runs {
 		if rewound := run.PromptPreview == "q2"; strings.HasPrefix(run.Note, "[rewound]") != rewound {
-			return fmt.Errorf("run %q, type %q has the note %q", run.PromptPreview, run.Type, run.Note)
+			return fmt.Errorf("run %q of type %q has the note %q", run.PromptPreview, run.Type, run.Note)
 		}
 	}
 	return nil
@@ -156,7 +156,7 @@ func fixStack(ctx context.Context, sys panelSystem) error { // E-21
 	}
 	again := sys.open("s")
 	if ok, err := again.CanRewind(ctx); !ok || err != nil {
-		return fmt.Errorf("after a restart it can be rewound: %v, %v", ok, err)
+		return fmt.Errorf("CanRewind after a restart is %v, error %v", ok, err)
 	}
 	_, err := again.Rewind(ctx)
 	return err
@@ -213,7 +213,7 @@ func fixCompleted(ctx context.Context, sys panelSystem) error { // E-27
 		return err
 	}
 	if again := c.Remaining(); !reflect.DeepEqual(again, modelsOf(cut)) {
-		return fmt.Errorf("a resume runs %q again", again)
+		return fmt.Errorf("a resume repeats %q", again)
 	}
 	return nil
 }
@@ -257,7 +257,7 @@ func fixPairs(ctx context.Context, sys panelSystem) error { // E-35
 	}
 	for i, sum := range m.Runs {
 		if sum.Type == "" && (i >= len(c.Runs) || c.Runs[i].Prompt != sum.PromptPreview) {
-			return fmt.Errorf("beside run %d, %q, stands another: %+v", i, sum.PromptPreview, c.Runs)
+			return fmt.Errorf("content %[1]d does not belong to run %[1]d, %[2]q: %+[3]v", i, sum.PromptPreview, c.Runs)
 		}
 	}
 	return nil
@@ -277,7 +277,7 @@ func fixTorn(ctx context.Context, sys panelSystem) error { // E-37
 		return err
 	}
 	if want := turns("precious", "A", "later", "A"); !reflect.DeepEqual(h["a"], want) {
-		return fmt.Errorf("what is left: %v", h["a"])
+		return fmt.Errorf("the remaining turns are %v", h["a"])
 	}
 	return nil
 }
@@ -307,7 +307,7 @@ func fixIsolation(ctx context.Context, sys panelSystem) error { // E-42
 	spoil()
 	after, _, err := views()
 	if err == nil && after != before {
-		err = fmt.Errorf("the caller changed it: %s", after)
+		err = fmt.Errorf("a caller's change of returned values is visible: %s", after)
 	}
 	return err
 }
@@ -326,7 +326,7 @@ func fixErrors(ctx context.Context, sys panelSystem) error { // E-47
 		"AccumulateCost":  s.AccumulateCost(ctx, "a", 1),
 	} {
 		if err == nil {
-			return fmt.Errorf("%s: nothing was written, and it does not say so", name)
+			return fmt.Errorf("%s: got no error though nothing was written", name)
 		}
 	}
 	return nil

@@ -47,7 +47,7 @@ func must(t *testing.T, err error) {
 func wantEqual(t *testing.T, what string, have, want any) {
 	t.Helper()
 	if !reflect.DeepEqual(have, want) {
-		t.Errorf("%s:\nhave %#v\nwant %#v", what, have, want)
+		t.Errorf("%s:\ngot  %#v\nwant %#v", what, have, want)
 	}
 }
 
@@ -65,15 +65,15 @@ func TestPanelHistories(t *testing.T) {
 		t.Run("E-01 a new session is empty", func(t *testing.T) {
 			s := errata.Of(st, "e01")
 			if h := mustHistories(t, s); len(h) != 0 {
-				t.Errorf("histories %v", h)
+				t.Errorf("the histories are %v", h)
 			}
 			prompts, err := errata.PromptsOf(st).List(t.Context())
 			if err != nil || len(prompts) != 0 {
-				t.Errorf("prompts %v, %v", prompts, err)
+				t.Errorf("the prompts are %v, error %v", prompts, err)
 			}
 			m, err := s.Metadata(t.Context())
 			if err != nil || m.Runs != nil || m.PromptCount != 0 {
-				t.Errorf("metadata %v, %v", m, err)
+				t.Errorf("the metadata are %v, error %v", m, err)
 			}
 		})
 		t.Run("E-02 reopening restores", func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestPanelHistories(t *testing.T) {
 			wantEqual(t, "second lengths", second.Lengths, map[string]int{"a": 2, "b": 0})
 			wantEqual(t, "histories", mustHistories(t, s), map[string][]errata.Turn{"a": turns("q", "A", "q2", "A2"), "b": turns("q2", "B2")})
 			if first.At == 0 || second.At != first.Ack.Last || second.Ack.Stale {
-				t.Errorf("first %+v, second %+v", first, second)
+				t.Errorf("the first append returned %+v, the second %+v", first, second)
 			}
 		})
 		t.Run("E-04 failed and text-less responses add nothing", func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestPanelHistories(t *testing.T) {
 			}
 			err := s.TruncateHistories(t.Context(), map[string]int{"b": -1})
 			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
-				t.Errorf("a negative length: %v", err)
+				t.Errorf("truncate to a negative length: %v", err)
 			}
 		})
 		t.Run("E-07 clear wipes histories and keeps runs", func(t *testing.T) {
@@ -190,12 +190,12 @@ func TestPanelLate(t *testing.T) {
 		must(t, err)
 		must(t, producer.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.5"}))
 		if h := mustHistories(t, ui); len(h) != 0 {
-			t.Errorf("the late answer is in effect: %v", h)
+			t.Errorf("the stale answer is in effect: %v", h)
 		}
 		rows, err := ui.Runs(t.Context())
 		must(t, err)
 		if row := rows[len(rows)-2]; row.Summary.Run != ref.ID || !row.Withdrawn {
-			t.Errorf("the late run: %+v", row)
+			t.Errorf("the stale run is %+v", row)
 		}
 		costs, err := ui.Costs(t.Context())
 		if err != nil || costs.Spent.Total.USD != "0.5" || costs.OnBranch.Total.USD != "0" {
@@ -203,7 +203,7 @@ func TestPanelLate(t *testing.T) {
 		}
 		mustHistories(t, producer)
 		if a := mustAppendHistories(t, producer, panel, []errata.Response{answer("a", "now")}, "q3"); a.Ack.Stale {
-			t.Error("late after reading again")
+			t.Error("an append after another read is stale")
 		}
 	})
 }
@@ -231,7 +231,7 @@ func TestPanelSeveralWriters(t *testing.T) {
 		}
 		for i := range seen {
 			if !had[2*i] {
-				t.Errorf("nobody saw length %d: %v", 2*i, seen)
+				t.Errorf("no append returned the length %d: %v", 2*i, seen)
 			}
 		}
 		compactor := errata.Of(st, "s")
@@ -239,7 +239,7 @@ func TestPanelSeveralWriters(t *testing.T) {
 		mustAppendHistories(t, errata.Of(st, "s"), []string{"a"}, []errata.Response{answer("a", "y")}, "q")
 		h["a"] = h["a"][:2]
 		if err := compactor.SetHistories(t.Context(), h); !errors.Is(err, log.ErrConflict) {
-			t.Fatalf("a compaction over somebody's turns: %v", err)
+			t.Fatalf("a compaction without the turns of another writer: %v", err)
 		}
 		h = mustHistories(t, compactor)
 		mustAppendHistories(t, compactor, []string{"a"}, []errata.Response{answer("a", "own")}, "q")

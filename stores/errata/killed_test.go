@@ -98,7 +98,7 @@ func (s *script) live(t *testing.T, calls int) {
 		}
 		failures = append(failures, fmt.Sprintf("after %v calls: %s", life, failure))
 	}
-	t.Fatalf("killed after the lives %v, and then with %v calls known to be made:\n%s", before, made, strings.Join(failures, "\n"))
+	t.Fatalf("killed after the lives %v and then %v acknowledged calls:\n%s", before, made, strings.Join(failures, "\n"))
 }
 
 // subsets returns all subsets, the empty one first.

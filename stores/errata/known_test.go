@@ -34,7 +34,7 @@ func knownHashes(t *testing.T) map[string]knownHash {
 		known[m[1]] = knownHash{m[2], m[3]}
 	}
 	if len(known) != 7 {
-		t.Fatalf("%d hashes", len(known))
+		t.Fatalf("got %d hashes", len(known))
 	}
 	return known
 }
@@ -112,14 +112,14 @@ func TestDeletedRecipeComesBack(t *testing.T) {
 		for range 2 {
 			deleteDocument(t, st, errata.KindRecipe, hash)
 			if _, err := recipes.Get(ctx, hash); !errors.Is(err, tally.ErrNotFound) {
-				t.Fatalf("it was deleted: %v", err)
+				t.Fatalf("the deleted recipe: %v", err)
 			}
 			second := recipeText + "\n" // the new text, not the old one
 			again, err := recipes.Put(ctx, []byte(second))
 			must(t, err)
 			text, err := recipes.Get(ctx, hash)
 			if err != nil || again != hash || string(text) != second {
-				t.Fatalf("%q is %.20q, %v", again, text, err)
+				t.Fatalf("the recipe %q is %.20q, error %v", again, text, err)
 			}
 			if list, err := recipes.List(ctx); err != nil || string(list[hash]) != second {
 				t.Errorf("the list has %.20q, %v", list[hash], err)

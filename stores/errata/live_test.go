@@ -90,12 +90,12 @@ func TestBoundFiles(t *testing.T) {
 		wantEqual(t, "histories", need(e.Histories(ctx)), map[string][]errata.Turn{"a": turns("before", "A")})
 		wantEqual(t, "prompts", need(e.PromptHistory(ctx)), []string{"before", "first"})
 		if list := need(errata.List(ctx, b.Store)); len(list) != 16 {
-			t.Errorf("%d sessions", len(list))
+			t.Errorf("got %d sessions", len(list))
 		}
 
 		playOriginal(t, e, t.TempDir())
 		if got := b.read("prompt_history.jsonl"); got != "\"first\"\n\"before\"\n\"q\"\n" {
-			t.Errorf("prompts: %q", got)
+			t.Errorf("the prompts are %q", got)
 		}
 		var meta errata.Metadata
 		must(t, json.Unmarshal([]byte(b.read("sessions/ses_old/session_metadata.json")), &meta))
@@ -142,7 +142,7 @@ func TestBoundFiles(t *testing.T) {
 		}
 		must(t, e.ClearCheckpoint(ctx))
 		if _, err := os.Stat(e.CheckpointPath()); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("a checkpoint that was cleared: %v", err)
+			t.Errorf("the file of a cleared checkpoint: %v", err)
 		}
 		b.equalsExport()
 	})

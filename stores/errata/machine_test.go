@@ -121,7 +121,7 @@ func (m *panelMachine) must(err error) {
 func (m *panelMachine) equal(what string, have, want any) {
 	m.t.Helper()
 	if !reflect.DeepEqual(have, want) {
-		m.t.Fatalf("%s:\nhave %+v\nwant %+v", what, have, want)
+		m.t.Fatalf("%s:\ngot  %+v\nwant %+v", what, have, want)
 	}
 }
 

@@ -103,7 +103,7 @@ func (o *errataModel) rewind(t fataler) {
 	e := o.stack[len(o.stack)-1]
 	o.truncate(e.lengths)
 	if !e.disturbed && !reflect.DeepEqual(o.histories, e.saw) {
-		t.Fatalf("the model is at odds with the original: %v, %v", o.histories, e.saw)
+		t.Fatalf("the model contradicts the original: %v, %v", o.histories, e.saw)
 	}
 	o.histories, o.stack = maps.Clone(e.saw), o.stack[:len(o.stack)-1]
 	for _, r := range o.rows[e.rows:] {

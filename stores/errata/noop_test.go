@@ -41,7 +41,7 @@ func TestNothingToDoWritesNothing(t *testing.T) {
 			must(t, push())
 			stack, err := s.RewindStack(ctx)
 			if err != nil || len(stack) != 2 || len(stack[0].FileSnapshots) != 0 || len(stack[1].FileSnapshots) != 2 {
-				t.Errorf("not attached to the newest of two: %+v, %v", stack, err)
+				t.Errorf("the snapshots are not attached to the newest of two entries: %+v, error %v", stack, err)
 			}
 		})
 		t.Run("E-25 no checkpoint to clear", func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestNothingToDoWritesNothing(t *testing.T) {
 			must(t, saver.Update(ctx, answer("a", "more")))
 			must(t, clearResume())
 			if c, err := s.LoadCheckpoint(ctx); c != nil || err != nil {
-				t.Errorf("saved again and cleared again: %+v, %v", c, err)
+				t.Errorf("a checkpoint that was saved and cleared a second time: %+v, error %v", c, err)
 			}
 		})
 	})
@@ -115,7 +115,7 @@ func TestReturnedIsTheCallersOwn(t *testing.T) {
 				spoilt := need(view.look())
 				view.spoil(spoilt)
 				if reflect.DeepEqual(toJSON(t, spoilt), before) {
-					t.Errorf("%s: nothing was spoilt in %s", name, before)
+					t.Errorf("%s: the test did not modify %s", name, before)
 				}
 				wantEqual(t, name, toJSON(t, need(view.look())), before)
 			}

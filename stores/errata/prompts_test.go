@@ -58,7 +58,7 @@ func TestPanelPrompts(t *testing.T) {
 			}
 			group.Wait()
 			if added.Load() != 1 {
-				t.Errorf("%d writers added the same prompt", added.Load())
+				t.Errorf("%d writers added the same prompt, want one", added.Load())
 			}
 			for i := range 4 {
 				group.Go(func() { record(t, fmt.Sprint("p", i), true) })
@@ -68,7 +68,7 @@ func TestPanelPrompts(t *testing.T) {
 			must(t, err)
 			for i, p := range list[1:] {
 				if p == list[i] {
-					t.Errorf("%q twice in a row", p)
+					t.Errorf("the prompt %q occurs twice in a row", p)
 				}
 			}
 		})

@@ -61,17 +61,17 @@ func TestPanelRecipes(t *testing.T) {
 			r := mustParse(t, recipeText)
 			e := newErrata(t, st, errata.Options{SessionID: "e29", Recipe: r})
 			if hash, err := e.RecipeHash(ctx); hash != "" || err != nil {
-				t.Errorf("without a store: %q, %v", hash, err)
+				t.Errorf("put without a store: hash %q, error %v", hash, err)
 			}
 			if hash, err := newErrata(t, st, errata.Options{SessionID: "e29", RecipeStore: errata.RecipesOf(st)}).RecipeHash(ctx); hash != "" || err != nil {
-				t.Errorf("without a recipe: %q, %v", hash, err)
+				t.Errorf("put without a recipe: hash %q, error %v", hash, err)
 			}
 			e = newErrata(t, st, errata.Options{SessionID: "e29", Recipe: r, RecipeStore: errata.RecipesOf(st)})
 			hash, err := e.RecipeHash(ctx)
 			must(t, err)
 			r.Models = []string{"other"}
 			if again := r.Hash(); again != hash || !strings.HasPrefix(hash, "rcp_") || len(hash) != 68 {
-				t.Errorf("%q and %q", hash, again)
+				t.Errorf("two calls returned the hashes %q and %q", hash, again)
 			}
 			r.Constraints.MaxSteps = 3
 			if r.Hash() == hash {
@@ -84,7 +84,7 @@ func TestPanelRecipes(t *testing.T) {
 			second := snap
 			second.Name = "other"
 			if snap.ConfigHash() != second.ConfigHash() || snap.VersionedHash() == second.VersionedHash() || !strings.HasPrefix(snap.VersionedHash(), "rcp_v1_") {
-				t.Error("the name is part of the second generation only")
+				t.Error("the name counts in another generation than the second")
 			}
 		})
 		t.Run("E-30 names", func(t *testing.T) {
@@ -101,11 +101,11 @@ func TestPanelRecipes(t *testing.T) {
 			must(t, errata.RecipesOf(st).PutAs(ctx, "cfg_v0_2", []byte(`null`)))
 			for hash, want := range map[string]string{named: "Sample", unnamed: "default", broken: "", snap: "old", "cfg_v0_1": "oldest", "cfg_v0_2": "", "rcp_none": "", "": ""} {
 				if name, err := lookup(ctx, hash); name != want || err != nil {
-					t.Errorf("%q is %q, %v", hash, name, err)
+					t.Errorf("the name of %q is %q, error %v", hash, name, err)
 				}
 			}
 			if name, err := newErrata(t, st, errata.Options{SessionID: "e30"}).RecipeNameLookup()(ctx, named); name != "" || err != nil {
-				t.Errorf("without a store: %q, %v", name, err)
+				t.Errorf("name without a store: %q, error %v", name, err)
 			}
 		})
 		t.Run("E-31 the first text is kept", func(t *testing.T) {

@@ -42,7 +42,7 @@ func TestRestoreReplaces(t *testing.T) {
 	}
 	var was [8]byte
 	if n, _ := open.Read(was[:]); string(was[:n]) != "new" {
-		t.Errorf("who had the file open reads %q", was[:n])
+		t.Errorf("a reader that was opened before got %q", was[:n])
 	}
 	wantEqual(t, "tree", readTree(t, dir), map[string]string{"a": "-rw-r--r-- old"})
 }
@@ -89,17 +89,17 @@ func TestRestoreSyncsBeforeTheEvent(t *testing.T) {
 		last := len(order) - 1 - slices.Index(reversed(order), "publication") // the event; blobs come before it
 		for _, folder := range []string{".", "in/deep", "made", "same"} {
 			if at := slices.Index(order, folder); at < 0 || at > last {
-				t.Errorf("%s: the folder %s is not synced before the event: %v", want, folder, order)
+				t.Errorf("%s: the folder %s was not synced before the event: %v", want, folder, order)
 			}
 		}
 		for _, folder := range []string{"gone/x", "gone"} {
 			if at := slices.Index(order, folder); want == "rewind" && (at < 0 || at > last) {
-				t.Errorf("%s: the folder %s, which was made, is not synced before the event: %v", want, folder, order)
+				t.Errorf("%s: the created folder %s was not synced before the event: %v", want, folder, order)
 			}
 		}
 		for i, what := range order {
 			if strings.HasSuffix(what, "file") && (i > last || !slices.Contains(order[i:], strings.TrimSuffix(strings.TrimSuffix(what, "file"), "/")) && what != "file") {
-				t.Errorf("%s: %s is synced after its folder, or after the event: %v", want, what, order)
+				t.Errorf("%s: %s was synced after its folder, or after the event: %v", want, what, order)
 			}
 		}
 	}
@@ -131,7 +131,7 @@ func TestRestoreCleansUp(t *testing.T) {
 		"in/.tally-tmp-new": "-rw-r--r-- being written", "in/x.tally-tmp-3": "-rw-r--r-- mine", "other/.tally-tmp-4": "-rw-r--r-- not touched"})
 	for _, name := range []string{".tally-tmp-folder", ".tally-tmp-link"} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
-			t.Errorf("what no rewind makes is removed: %v", err)
+			t.Errorf("a file that no rewind creates was removed: %v", err)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func TestRestoreIsKilled(t *testing.T) {
 				// The next process would begin later than this. Here the older parent continues.
 				must(t, os.Chtimes(filepath.Join(dir, name), time.Unix(1, 0), time.Unix(1, 0)))
 			case have != states["old"][name] && have != states["new"][name]:
-				t.Fatalf("after kill %d: %s is neither old nor new: %d bytes", i, name, len(have))
+				t.Fatalf("after kill %d: %s has neither the old nor the new content: %d bytes", i, name, len(have))
 			}
 		}
 		st := openIn(t, base)
@@ -196,12 +196,12 @@ func TestRestoreIsKilled(t *testing.T) {
 			_, have[name], _ = strings.Cut(have[name], " ")
 		}
 		if !maps.Equal(have, states[want]) {
-			t.Fatalf("after kill %d and the next move the tree is not %s: %d files, %q", i, want, len(have), slices.Sorted(maps.Keys(have)))
+			t.Fatalf("after kill %d and the next move the tree does not have the %s content: %d files, %q", i, want, len(have), slices.Sorted(maps.Keys(have)))
 		}
 		must(t, st.Close())
 	}
 	if leftOver == 0 {
-		t.Error("no kill met a file that was being written: the test showed nothing")
+		t.Error("no kill interrupted the write of a file")
 	}
 }
 
@@ -233,12 +233,12 @@ func killRestoring(t *testing.T, base string, moves int, writing bool) {
 				must(t, cmd.Process.Kill())
 			}
 		} else if strings.Contains(lines.Text(), "FAIL") {
-			t.Errorf("the other process: %s", lines.Text())
+			t.Errorf("the other process reports %s", lines.Text())
 		}
 	}
 	_ = cmd.Wait() // it was killed
 	if done < moves {
-		t.Fatalf("it made %d moves", done)
+		t.Fatalf("the other process made %d moves", done)
 	}
 }
 

@@ -34,7 +34,7 @@ func stackLen(t *testing.T, s *errata.Session) int {
 	must(t, err)
 	can, err := s.CanRewind(t.Context())
 	if err != nil || can != (n > 0) {
-		t.Errorf("CanRewind is %v with %d entries, %v", can, n, err)
+		t.Errorf("CanRewind is %v with %d entries, error %v", can, n, err)
 	}
 	return n
 }
@@ -63,7 +63,7 @@ func TestPanelRewind(t *testing.T) {
 			}
 			for i := 3; i >= 0; i-- {
 				if n := stackLen(t, s); n != i+1 {
-					t.Fatalf("%d entries, want %d", n, i+1)
+					t.Fatalf("got %d entries, want %d", n, i+1)
 				}
 				mustRewind(t, errata.Of(st, "e16"), errata.WorkTree{}) // any handle will do
 				wantEqual(t, fmt.Sprint("histories before run ", i), mustHistories(t, s), states[i])
@@ -139,7 +139,7 @@ func TestPanelRewind(t *testing.T) {
 			mustRewind(t, s, errata.WorkTree{})
 			wantEqual(t, "histories", mustHistories(t, s), before)
 			if total, err := s.TotalCost(t.Context()); err != nil || total != "0.1" {
-				t.Errorf("cost %v, %v", total, err)
+				t.Errorf("the cost is %v, error %v", total, err)
 			}
 			m, err := s.Metadata(t.Context())
 			must(t, err)
@@ -161,7 +161,7 @@ func TestPanelRewind(t *testing.T) {
 			must(t, err)
 			wantEqual(t, "tools", tools, []string{"bash"})
 			if n := stackLen(t, s); n != 1 {
-				t.Errorf("%d entries", n)
+				t.Errorf("got %d entries", n)
 			}
 		})
 		t.Run("E-21 E-46 the stack is the log's", func(t *testing.T) {
@@ -170,31 +170,31 @@ func TestPanelRewind(t *testing.T) {
 			playRun(t, s, "q2", 0)
 			other := errata.Of(st, "e21")
 			if n := stackLen(t, other); n != 2 {
-				t.Fatalf("%d entries", n)
+				t.Fatalf("got %d entries", n)
 			}
 			full := mustHistories(t, s)
 			mustRewind(t, other, errata.WorkTree{})
 			if n := stackLen(t, s); n != 1 {
-				t.Errorf("%d entries after a rewind", n)
+				t.Errorf("got %d entries after a rewind", n)
 			}
 			_, err := s.UndoRewind(t.Context(), errata.WorkTree{})
 			must(t, err)
 			if n := stackLen(t, s); n != 2 {
-				t.Errorf("%d entries after an undo", n)
+				t.Errorf("got %d entries after an undo", n)
 			}
 			wantEqual(t, "histories after an undo", mustHistories(t, s), full)
 			m, err := s.Metadata(t.Context())
 			if err != nil || len(m.Runs) != 2 || m.Runs[1].Note != "" {
-				t.Errorf("an undo leaves a marker: %+v, %v", m.Runs, err)
+				t.Errorf("an undo left a marker: %+v, error %v", m.Runs, err)
 			}
 			_, err = s.RedoRewind(t.Context(), errata.WorkTree{})
 			must(t, err)
 			if n := stackLen(t, s); n != 1 {
-				t.Errorf("%d entries after a redo", n)
+				t.Errorf("got %d entries after a redo", n)
 			}
 			must(t, s.ClearRewindStack(t.Context(), "clear"))
 			if n := stackLen(t, s); n != 0 {
-				t.Errorf("%d entries after clearing", n)
+				t.Errorf("got %d entries after clearing", n)
 			}
 			if _, err := errata.Of(st, "none").RedoRewind(t.Context(), errata.WorkTree{}); !errors.Is(err, projector.ErrNothingToRedo) {
 				t.Error(err)
@@ -206,19 +206,19 @@ func TestPanelRewind(t *testing.T) {
 			before := mustHistories(t, s)
 			must(t, s.Clear(t.Context(), errata.KeepStack))
 			if n := stackLen(t, s); n != 1 {
-				t.Errorf("%d entries", n)
+				t.Errorf("got %d entries", n)
 			}
 			mustRewind(t, s, errata.WorkTree{})
 			_, err := s.UndoRewind(t.Context(), errata.WorkTree{})
 			must(t, err)
 			must(t, s.Compact(t.Context(), before))
 			if n := stackLen(t, s); n != 0 {
-				t.Errorf("%d entries after compacting", n)
+				t.Errorf("got %d entries after compacting", n)
 			}
 			playRun(t, s, "q2", 0)
 			must(t, s.Clear(t.Context(), errata.DropStack))
 			if n, h := stackLen(t, s), mustHistories(t, s); n != 0 || len(h) != 0 {
-				t.Errorf("%d entries, %v", n, h)
+				t.Errorf("got %d entries, histories %v", n, h)
 			}
 		})
 		t.Run("several steps and a dry run", func(t *testing.T) {
@@ -330,7 +330,7 @@ func TestPanelRewindFiles(t *testing.T) {
 			}
 			wantEqual(t, "tree", readTree(t, dir), map[string]string{"b": "-rw-r--r-- old b"})
 			if n := stackLen(t, s); n != 0 {
-				t.Errorf("%d entries", n)
+				t.Errorf("got %d entries", n)
 			}
 		})
 		t.Run("several steps restore what the oldest saw", func(t *testing.T) {
@@ -369,7 +369,7 @@ func TestPanelRewindKeepsChanges(t *testing.T) {
 		told = fmt.Sprint(path, " ", kept, " ", string(data), err)
 	}})
 	if told != "a a.orig.1 edited by hand<nil>" || r.Files[0].Kept != "a.orig.1" || r.FileMsg == "" {
-		t.Errorf("told %q, %+v", told, r)
+		t.Errorf("reported %q, result %+v", told, r)
 	}
 	wantEqual(t, "tree", readTree(t, dir), map[string]string{"a": "-rw-r--r-- old", "a.orig": "-rw-r--r-- somebody's", "a.orig.1": "-rw-r--r-- edited by hand"})
 }
@@ -421,7 +421,7 @@ func TestPanelRewindStaysInside(t *testing.T) {
 	wantEqual(t, "outside", readTree(t, outside), map[string]string{"secret": "-rw-r--r-- untouched"})
 	wantEqual(t, "inside", readTree(t, dir), map[string]string{"target": "-rw-r--r-- old"})
 	if _, err := errata.SnapshotFiles(dir, []errata.FileWrite{{Path: "link/secret"}}); err == nil {
-		t.Error("a snapshot of what is outside")
+		t.Error("a snapshot of a file outside the working tree was accepted")
 	}
 	if snaps, err := errata.SnapshotFiles(dir, []errata.FileWrite{{Path: "none", Delete: true}, {Path: "new"}}); err != nil || len(snaps) != 1 || !snaps[0].DidNotExist {
 		t.Errorf("%+v, %v", snaps, err)
@@ -443,11 +443,11 @@ func TestPanelMoveStack(t *testing.T) {
 		must(t, err)
 		applyRun(t, errata.Of(st, "moved"), dir, "q2", nil)
 		if _, err := s.MoveStack(t.Context(), w, plan); !errors.Is(err, log.ErrConflict) {
-			t.Errorf("moved although a run came in between: %v", err)
+			t.Errorf("move after a run since the plan: %v", err)
 		}
 		wantEqual(t, "tree", readTree(t, dir), map[string]string{"a.txt": "-rw-r--r-- after"})
 		if n := stackLen(t, s); n != 2 {
-			t.Errorf("%d entries", n)
+			t.Errorf("got %d entries", n)
 		}
 		before, err := s.Load(t.Context(), "")
 		must(t, err)
@@ -464,12 +464,12 @@ func TestPanelMoveStack(t *testing.T) {
 		rows, err := s.RunsAt(t.Context(), before)
 		must(t, err)
 		if len(rows) != 2 || rows[0].Rewound || rows[1].Rewound {
-			t.Errorf("before the rewind there were %+v", rows)
+			t.Errorf("the runs before the rewind are %+v", rows)
 		}
 		rows, err = s.Runs(t.Context())
 		must(t, err)
 		if len(rows) != 4 || !rows[0].Rewound || !rows[1].Rewound {
-			t.Errorf("after it %+v", rows)
+			t.Errorf("the runs after the rewind are %+v", rows)
 		}
 	})
 }

@@ -96,7 +96,7 @@ func TestPanelRuns(t *testing.T) {
 			must(t, s.UpdateLastRunNote(t.Context(), "nothing there"))
 			must(t, s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "a"}))
 			if _, err := st.Log.Last(t.Context(), s.Subject()); !errors.Is(err, log.ErrNotFound) {
-				t.Errorf("something was written: %v", err)
+				t.Errorf("the refused call wrote something: %v", err)
 			}
 			mustPersist(t, s, errata.Run{Prompt: "1", Responses: []errata.Response{answer("a", "A")}})
 			mustPersist(t, s, errata.Run{Prompt: "2", Responses: []errata.Response{answer("a", "A"), answer("b", "B")}})
@@ -113,7 +113,7 @@ func TestPanelRuns(t *testing.T) {
 			}
 			err := s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "c"})
 			if u, ok := errors.AsType[*errata.UnknownModelError](err); !ok || u.Model != "c" {
-				t.Errorf("an unknown model: %v", err)
+				t.Errorf("select an unknown model: %v", err)
 			}
 			ours := errata.SelectionParams{Prompt: "2", SelectedModelID: "a", Responses: []errata.Response{answer("b", "B"), answer("a", "A")}}
 			must(t, s.RecordSelection(t.Context(), ours))
@@ -124,15 +124,15 @@ func TestPanelRuns(t *testing.T) {
 			for _, p := range []errata.SelectionParams{late, other} {
 				p.SelectedModelID = "b"
 				if e, ok := errors.AsType[*errata.OtherRunError](s.RecordSelection(t.Context(), p)); !ok || e.Run.ID != m.Runs[1].Run {
-					t.Errorf("a choice of another run: %+v", e)
+					t.Errorf("select in another run: %+v", e)
 				}
 			}
 			if r := mustMetadata(t, s).Runs[1]; r.Selected != "a" {
-				t.Errorf("a choice of another run is recorded: %+v", r)
+				t.Errorf("a selection in another run was recorded: %+v", r)
 			}
 			err = s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "a", Rating: "so-so"})
 			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
-				t.Errorf("an unknown rating: %v", err)
+				t.Errorf("rate with an unknown rating: %v", err)
 			}
 		})
 		t.Run("E-14 a bad rating is not a win", func(t *testing.T) {
@@ -149,10 +149,10 @@ func TestPanelRuns(t *testing.T) {
 			stats, err := errata.StatsOf(t.Context(), st, errata.Filter{Session: "e14"})
 			must(t, err)
 			if a := stats["a"]; a.Wins != 2 || a.Losses != 1 || a.ThumbsDown != 1 || a.Participations != 4 || a.WinRate != 50 || a.BadRate != 25 {
-				t.Errorf("a: %+v", a)
+				t.Errorf("the stats of a are %+v", a)
 			}
 			if b := stats["b"]; b.Wins != 1 || b.Losses != 2 || b.ThumbsDown != 0 {
-				t.Errorf("b: %+v", b)
+				t.Errorf("the stats of b are %+v", b)
 			}
 		})
 		t.Run("a newer version of a run", func(t *testing.T) {
@@ -174,11 +174,11 @@ func TestPanelRuns(t *testing.T) {
 			c, err := s.Content(t.Context())
 			must(t, err)
 			if len(m.Runs) != 3 || len(c.Runs) != 3 {
-				t.Fatalf("%d and %d runs", len(m.Runs), len(c.Runs))
+				t.Fatalf("got %d runs in the metadata and %d in the content", len(m.Runs), len(c.Runs))
 			}
 			for i := range m.Runs {
 				if m.Runs[i].Run != c.Runs[i].Run || m.Runs[i].Type == "" && m.Runs[i].PromptHash != c.Runs[i].PromptHash {
-					t.Errorf("%d: %+v beside %+v", i, m.Runs[i], c.Runs[i])
+					t.Errorf("run %d: the metadata %+v do not match the content %+v", i, m.Runs[i], c.Runs[i])
 				}
 			}
 			wantEqual(t, "marker", strings.Contains(toJSON(t, m), `"prompt_preview":"","models":null,"type":"rewind"}`), true)
@@ -201,7 +201,7 @@ func TestPanelRuns(t *testing.T) {
 				t.Errorf("%s", text)
 			}
 			if full := toJSON(t, m) + toJSON(t, c); strings.Count(full, "SECRET") != 11 {
-				t.Errorf("the original was changed, too: %s", full)
+				t.Errorf("the fork's source changed: %s", full)
 			}
 		})
 		t.Run("E-39 last active tools", func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestPanelListing(t *testing.T) {
 			}
 			for prefix, want := range map[string]string{"ses_ab": "ses_ab", "ses_ab2": "ses_ab2", "ses_b": "ses_b", "ses_ab1": "ses_ab1"} {
 				if id, err := errata.Resolve(t.Context(), st, prefix); id != want || err != nil {
-					t.Errorf("%q is %q, %v", prefix, id, err)
+					t.Errorf("the prefix %q resolves to %q, error %v", prefix, id, err)
 				}
 			}
 			_, err = errata.Resolve(t.Context(), st, "ses_")

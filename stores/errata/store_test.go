@@ -16,7 +16,8 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// The names of the original, with a context and an error. If one is removed or changed, this does not compile.
+// These are the names of the original, with a context and an error. If one is removed or changed, the test does not
+// compile.
 var _ interface {
 	Histories(context.Context) (map[string][]errata.Turn, error)
 	AppendHistories(ctx context.Context, panelIDs []string, responses []errata.Response, userPrompt string) (map[string]int, error)
@@ -188,10 +189,10 @@ func TestErrataStore(t *testing.T) {
 				before, err := s.Load(ctx, "")
 				must(t, err)
 				if err := change(cancelled); err == nil {
-					t.Errorf("%s: no error though nothing can be written", name)
+					t.Errorf("%s: got no error though no write can succeed", name)
 				}
 				if after, err := s.Load(ctx, ""); err != nil || after.Offset() != before.Offset() {
-					t.Errorf("%s: written all the same, %v", name, err)
+					t.Errorf("%s: the call wrote something, error %v", name, err)
 				}
 			}
 			for name, change := range changes(e) {
@@ -201,7 +202,7 @@ func TestErrataStore(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 				if after, err := st.Log.Head(ctx); err != nil || after <= head {
-					t.Errorf("%s: nothing is in the log when it returns, %v", name, err)
+					t.Errorf("%s: the log has no new record when the call returns, error %v", name, err)
 				}
 			}
 		})

@@ -91,11 +91,11 @@ func TestTracesAgree(t *testing.T) {
 			return
 		}
 		if err != nil {
-			rt.Fatalf("%v, and nothing is odd", err)
+			rt.Fatalf("got the error %v for metadata that a StepTrace can hold", err)
 		}
 		want, err := rawjson.Array(rawjson.AppendCompact(nil, []byte(file)))
 		if err != nil || len(want) != len(traces) {
-			rt.Fatalf("%d traces, %s: %v", len(traces), file, err)
+			rt.Fatalf("got %d traces, the file %s, error %v", len(traces), file, err)
 		}
 		for i, trace := range traces {
 			raw, err := rawjson.Marshal(trace)

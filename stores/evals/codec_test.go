@@ -27,13 +27,13 @@ func testEncode(t *testing.T) {
 	want := "{\"stepIndex\":0.0,\"input\":{\"role\":\"user\"},\"output\":[],\"conversationId\":\"c/1\",\"x\":\"<&>\u2028\",\"conversationMetadata\":{\"a\":1}}\n" +
 		strings.TrimSuffix(string(stepOf(1, "b").Raw()), "}") + `,"conversationId":"c/1"}`
 	if string(text) != want {
-		t.Errorf("have\n%s\nwant\n%s", text, want)
+		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}
 	if text := need(evals.Encode(&evals.Data{ID: "c"})); len(text) != 0 {
-		t.Errorf("no steps: %q", text)
+		t.Errorf("the file of no steps is %q", text)
 	}
 	if _, err := evals.Encode(&evals.Data{ID: "c", Steps: make([]evals.Step, 1)}); !isInvalid(err) {
-		t.Errorf("no step: %v", err)
+		t.Errorf("encode an invalid step: %v", err)
 	}
 }
 
@@ -45,7 +45,7 @@ func testDecode(t *testing.T) {
 	}
 	_, err := evals.Decode([]byte(good + "\n\n\n{oops\n" + good))
 	if e, ok := errors.AsType[*evals.LineError](err); !ok || e.Line != 4 || e.Filled != 2 {
-		t.Errorf("bad JSON: %v", err)
+		t.Errorf("decode invalid JSON: %v", err)
 	}
 	for _, empty := range []string{"", "\n", " \r\n\t\n"} {
 		if _, err := evals.Decode([]byte(empty)); !errors.Is(err, evals.ErrEmpty) {
@@ -104,7 +104,7 @@ func TestStepSetters(t *testing.T) {
 	}
 	want := `{ "stepIndex":7, "zeta":1.50,"input":{"role":"tool"} ,"output":[{"a":1},{"b":2}],"id":"m-1","timestamp":"2026-01-23T12:37:18.912Z","metadata":{"k":"v"},"extra":[1]}`
 	if string(s.Raw()) != want || s.StepIndex() != 7 || s.ID() != "m-1" || len(s.Output()) != 2 || string(s.Metadata()) != `{"k":"v"}` {
-		t.Errorf("have %s", s.Raw())
+		t.Errorf("got %s", s.Raw())
 	}
 	for _, err := range []error{s.SetID(""), s.SetTimestamp(time.Time{}), s.SetMetadata(nil), s.Set("extra", nil)} {
 		if err != nil {
@@ -112,11 +112,11 @@ func TestStepSetters(t *testing.T) {
 		}
 	}
 	if want := `{ "stepIndex":7, "zeta":1.50,"input":{"role":"tool"} ,"output":[{"a":1},{"b":2}]}`; string(s.Raw()) != want {
-		t.Errorf("have %s", s.Raw())
+		t.Errorf("got %s", s.Raw())
 	}
 	var zero evals.Step
 	if err := zero.Set("stepIndex", []byte("1")); !isInvalid(err) || !zero.IsZero() {
-		t.Errorf("half a step: %v", err)
+		t.Errorf("set an incomplete step: %v", err)
 	}
 }
 

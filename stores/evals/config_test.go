@@ -60,10 +60,10 @@ func testNothing(t *testing.T) {
 	}
 	defer local.Close()
 	for info, err := range local.Subjects(t.Context(), "") { // the log's own directory exists and is empty
-		t.Errorf("%v, %v", info, err)
+		t.Errorf("got the subject %v, error %v", info, err)
 	}
 	if files := layouttest.ReadTree(t, dir); len(files) != 0 {
-		t.Errorf("written into the project: %v", files)
+		t.Errorf("opening wrote files into the project: %v", files)
 	}
 }
 
@@ -86,7 +86,7 @@ func testThreeFiles(t *testing.T) {
 		want = 3
 	}
 	if len(seen) != want {
-		t.Errorf("ran on %v, want %d backends", seen, want)
+		t.Errorf("the code ran on the backends %v, want %d", seen, want)
 	}
 }
 
@@ -102,7 +102,7 @@ func testOriginalConfiguration(t *testing.T) {
 		mustWrite(t, file, "export default { storage: { backend: 'redis' } } // and whatever else a program can do")
 		warned := warnings(t, deep, "memory")
 		if strings.Count(warned, file) != 1 || strings.Count(warned, filepath.Join(dir, config.FileName)) != 1 {
-			t.Errorf("%s: warned\n%s", name, warned)
+			t.Errorf("%s: the warnings are\n%s", name, warned)
 		}
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
@@ -112,27 +112,27 @@ func testOriginalConfiguration(t *testing.T) {
 	mustWrite(t, filepath.Join(dir, "tally.config.ts"), "")
 	mustWrite(t, filepath.Join(dir, config.FileName), "namespace = \"from-file\"\n[store]\nbackend = \"memory\"\n")
 	if warned := warnings(t, deep, ""); warned != "" {
-		t.Errorf("warned\n%s", warned)
+		t.Errorf("the warnings are\n%s", warned)
 	}
 	// The variables of the original.
 	t.Setenv("TALLY_STORAGE_PATH", "elsewhere/.tally-dev")
 	t.Setenv("TALLY_STORAGE_BACKEND", "redis")
 	if warned := warnings(t, deep, ""); strings.Count(warned, "TALLY_STORAGE_BACKEND=redis") != 1 {
-		t.Errorf("warned\n%s", warned)
+		t.Errorf("the warnings are\n%s", warned)
 	}
 	if c := mustResolve(t, deep, config.Overrides{}); c.Base != filepath.Join(deep, "elsewhere", ".tally-dev") || c.Backend != config.Memory {
 		t.Errorf("%+v", c) // a path alone does not select a backend
 	}
 	// default < file < environment < call
 	if c := mustResolve(t, deep, config.Overrides{}); c.Namespace != "from-file" {
-		t.Errorf("file: %q", c.Namespace)
+		t.Errorf("with the file: %q", c.Namespace)
 	}
 	t.Setenv("TALLY_NAMESPACE", "from-env")
 	if c := mustResolve(t, deep, config.Overrides{}); c.Namespace != "from-env" {
-		t.Errorf("environment: %q", c.Namespace)
+		t.Errorf("with the environment: %q", c.Namespace)
 	}
 	if c := mustResolve(t, deep, config.Overrides{Namespace: "from-call"}); c.Namespace != "from-call" {
-		t.Errorf("call: %q", c.Namespace)
+		t.Errorf("with the call: %q", c.Namespace)
 	}
 }
 
@@ -160,7 +160,7 @@ func checkConfigFix(t *testing.T) {
 	}
 	warnAndGoOn := func(string) error { return nil }
 	if refuses(warnAndGoOn) == nil {
-		t.Error("the original passes the check as well: it proves nothing")
+		t.Error("the check passes for the original")
 	}
 }
 

@@ -165,20 +165,20 @@ func testListKinds(t *testing.T, st *tally.Store) {
 		ids = append(ids, c.ID())
 	}
 	if got := strings.Join(ids, " "); got != "a b no/created" {
-		t.Errorf("list %q", got)
+		t.Errorf("the list is %q", got)
 	}
 	_, err := evals.Of(st, "job/x").Load(t.Context())
 	if kind, ok := errors.AsType[*tally.KindError](err); !ok || kind.Have != events.KindJob {
-		t.Errorf("a job loaded as a conversation: %v", err)
+		t.Errorf("load a job as a conversation: %v", err)
 	}
 	if _, _, err := evals.Create(t.Context(), st, "job/x"); err == nil {
-		t.Error("a conversation was created over a job")
+		t.Error("a conversation was created with the id of a job")
 	}
 	if _, err := evals.Of(st, "job/x").Append(t.Context(), stepOf(0, "x")); err == nil {
 		t.Error("a step was appended to a job")
 	}
 	if _, ok, err := evals.Get(t.Context(), st, "job/x"); ok || err != nil {
-		t.Errorf("a job was found as a conversation: %v", err)
+		t.Errorf("get a job as a conversation: %v", err)
 	}
 }
 
@@ -197,7 +197,7 @@ func testCreatedIsVisible(t *testing.T, st *tally.Store) {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	if list := need(evals.List(t.Context(), st)); len(list) != 1 || list[0].ID() != "c1" {
-		t.Errorf("list %v", list)
+		t.Errorf("the list is %v", list)
 	}
 	if _, ok, err := evals.Get(t.Context(), st, "c1"); !ok || err != nil {
 		t.Errorf("get: %v, %v", ok, err)
@@ -212,10 +212,10 @@ func testCreateTwice(t *testing.T, st *tally.Store) {
 	}
 	c, second, err := evals.Create(t.Context(), st, "twice")
 	if err != nil || !second.Existed || second.At != first.At || c.ID() != "twice" {
-		t.Errorf("first %+v, second %+v, %v", first, second, err)
+		t.Errorf("the first call returned %+v, the second %+v, error %v", first, second, err)
 	}
 	if n := len(recordsOf(t, st, "twice")); n != 1 {
-		t.Errorf("%d records", n)
+		t.Errorf("got %d records", n)
 	}
 }
 
@@ -225,14 +225,14 @@ func testNoSteps(t *testing.T, st *tally.Store) {
 		t.Fatal(err)
 	}
 	if _, err := c.Load(t.Context()); !errors.Is(err, evals.ErrNoSteps) || errors.Is(err, evals.ErrEmpty) || errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("created only: %v", err)
+		t.Errorf("load a conversation without content: %v", err)
 	}
 	mustStore(t, c)
 	if d, err := c.Load(t.Context()); err != nil || len(d.Steps) != 0 {
-		t.Errorf("saved without steps: %v, %v", d, err)
+		t.Errorf("load a conversation that was saved without steps: %v, error %v", d, err)
 	}
 	if _, err := evals.Decode(nil); !errors.Is(err, evals.ErrEmpty) {
-		t.Errorf("an empty file: %v", err)
+		t.Errorf("encode a conversation without steps: %v", err)
 	}
 }
 
@@ -248,7 +248,7 @@ func testHandles(t *testing.T, st *tally.Store) {
 		t.Errorf("%q %q %q", r.ID(), r.Type(), r.Path())
 	}
 	if _, err := c.Load(canceled); err == nil {
-		t.Error("loaded without I/O")
+		t.Error("Load succeeded with a cancelled context")
 	}
 }
 
@@ -268,7 +268,7 @@ func testOneFlow(t *testing.T, st *tally.Store) {
 		}
 		runs := need(c.ListRuns(t.Context()))
 		if n := len(runs); n == 0 || saved.Created != (n == 1) {
-			t.Errorf("%d runs, %+v", n, saved)
+			t.Errorf("got %d runs, the last save returned %+v", n, saved)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func TestOriginalsProgram(t *testing.T) {
 			w.Close()
 		}()
 		if said := s.program(r); said != "45\n" {
-			t.Errorf("it did %s of 45", said)
+			t.Errorf("the original's program passed %s of 45 steps", said)
 		}
 		s.equalsExport()
 		for _, p := range []string{c.Path(), c.Run(evals.TrajectoryRun, "run-9").Path()} {
@@ -94,7 +94,7 @@ func TestOriginalsProgram(t *testing.T) {
 			other := layouttest.Alone(t, s.Store, tallydir.Layout{}, s.dir)
 			mine, back := need(s.Session("c1").Load(ctx, "")), need(other.Loader().Session(ctx, events.Session(other.Namespace(), "c1"), 0))
 			if len(mine.Ledger.Runs) != 4 || len(back.Ledger.Runs) != 4 {
-				t.Errorf("%d runs, %d before", len(back.Ledger.Runs), len(mine.Ledger.Runs))
+				t.Errorf("got %d runs, want %d", len(back.Ledger.Runs), len(mine.Ledger.Runs))
 			}
 			for _, run := range mine.Ledger.Runs {
 				if have := back.Ledger.Run(events.RunRef{Kind: run.Kind, ID: run.ID}); have == nil || have.State != run.State {
@@ -116,21 +116,21 @@ func TestOriginalsProgram(t *testing.T) {
 		s.program(strings.NewReader("same c1\n"))
 		s.settle()
 		if n := s.records("c1"); n != before {
-			t.Errorf("equal: %d records more", n-before)
+			t.Errorf("a save of equal content added %d records", n-before)
 		}
 		s.program(strings.NewReader("extend c1 3 more\n"))
 		s.settle()
 		if d := mustContent(t, c); len(d.Steps) != 4 || !strings.Contains(string(d.Steps[3].Raw()), `"<more>"`) {
-			t.Errorf("extends: %d steps", len(d.Steps))
+			t.Errorf("after an extension: got %d steps", len(d.Steps))
 		}
 		grown := recordsOf(t, s.Store, "c1")
 		if last := grown[len(grown)-1]; last.Type != events.TypeTurnAppended {
-			t.Errorf("extends: the last event is %s", last.Type)
+			t.Errorf("after an extension the last event is %s", last.Type)
 		}
 		s.program(strings.NewReader("change c1 1 otherwise\n"))
 		s.settle()
 		if d := mustContent(t, c); len(d.Steps) != 4 || string(d.Steps[1].Output()[0]) != `{"role":"assistant","content":"otherwise"}` || !strings.Contains(string(d.Steps[0].Raw()), "text 0") {
-			t.Errorf("differs: %+v", d)
+			t.Errorf("after other content: %+v", d)
 		}
 		s.program(strings.NewReader("create by-node hello\nsave by-node run-1-a 7\nsave c1 run-1-a 8\n"))
 		s.settle()

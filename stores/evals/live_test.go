@@ -25,7 +25,7 @@ func testAppend(t *testing.T, st *tally.Store) {
 	}
 	d := mustContent(t, evals.Of(st, "c1"))
 	if got := texts(d); got != "0,1,2,other,other,3,4" {
-		t.Errorf("now %s", got)
+		t.Errorf("the steps are %s", got)
 	}
 	for i, s := range d.Steps {
 		if string(s.Field("conversationId")) != `"c1"` {
@@ -49,13 +49,13 @@ func testAppendLate(t *testing.T, st *tally.Store) {
 		t.Fatalf("%+v, %v", ack, err)
 	}
 	if got := texts(mustContent(t, c)); got != "a" {
-		t.Errorf("now %s", got)
+		t.Errorf("the steps are %s", got)
 	}
 	if ack, err := c.Append(t.Context(), stepOf(1, "c")); err != nil || ack.Stale { // it has loaded again
 		t.Fatalf("%+v, %v", ack, err)
 	}
 	if got := texts(mustContent(t, c)); got != "a,c" {
-		t.Errorf("now %s", got)
+		t.Errorf("the steps are %s", got)
 	}
 }
 
@@ -87,7 +87,7 @@ func testFollow(t *testing.T, st *tally.Store) {
 	}
 	want := []string{"steps loaded: a", "steps appended: b,c", "run announced: ", "run saved: ", "trajectory changed: ", "steps loaded: a", "steps loaded: x"}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("have\n%s", strings.Join(got, "\n"))
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
 	need(c.Append(t.Context(), stepOf(1, "y")))
 	for u, err := range c.Follow(t.Context(), last) { // continues from there
@@ -117,13 +117,13 @@ func testFork(t *testing.T, st *tally.Store) {
 	fork := evals.Of(st, "fork")
 	need(fork.Append(t.Context(), stepOf(1, "c")))
 	if got := texts(mustContent(t, fork)); got != "a,b,c" { // turns of one event stay together
-		t.Errorf("fork %s", got)
+		t.Errorf("the steps of the fork are %s", got)
 	}
 	if got := texts(mustContent(t, c)); got != "a,b" {
-		t.Errorf("parent %s", got)
+		t.Errorf("the steps of the parent are %s", got)
 	}
 	if list := need(evals.List(t.Context(), st)); len(list) != 2 {
-		t.Errorf("%d conversations", len(list))
+		t.Errorf("got %d conversations", len(list))
 	}
 }
 
@@ -155,11 +155,11 @@ func testAtOnce(t *testing.T, st *tally.Store) {
 	all.Wait()
 	d := mustContent(t, evals.Of(st, "c1"))
 	if created.Load() != 1 || len(d.Steps) != 3*writers || string(d.Metadata) != `{"m":1}` {
-		t.Errorf("created %d times, %d steps, metadata %s", created.Load(), len(d.Steps), d.Metadata)
+		t.Errorf("got %d creators, %d steps and the metadata %s", created.Load(), len(d.Steps), d.Metadata)
 	}
 	for w := range writers { // each writer's steps are in the order of its calls
 		if got := texts(d); strings.Index(got, fmt.Sprintf("%d-0", w)) > strings.Index(got, fmt.Sprintf("%d-1", w)) || strings.Index(got, fmt.Sprintf("%d-1", w)) > strings.Index(got, fmt.Sprintf("%d-2", w)) {
-			t.Errorf("order %s", got)
+			t.Errorf("the order is %s", got)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestMissingStore(t *testing.T) {
 				t.Errorf("%v, %v, %v", c, found, err)
 			}
 			if head, err := st.Log.Head(t.Context()); head != 0 || err != nil {
-				t.Errorf("looking wrote: head %v, %v", head, err)
+				t.Errorf("a read of a missing store wrote: head %v, error %v", head, err)
 			}
 			if err := st.Close(); err != nil {
 				t.Fatal(err)
@@ -38,7 +38,7 @@ func TestMissingStore(t *testing.T) {
 		for _, root := range []string{dir, os.Getenv("HOME")} {
 			for _, path := range filesBelow(t, root) {
 				if !strings.HasPrefix(path, store+string(filepath.Separator)) {
-					t.Errorf("left behind: %s", path)
+					t.Errorf("a read of a missing store created %s", path)
 				}
 			}
 		}
@@ -51,13 +51,13 @@ func TestMissingStore(t *testing.T) {
 		}
 		defer st.Close()
 		if head, err := st.Log.Head(t.Context()); head != 0 || err != nil {
-			t.Errorf("opening wrote: head %v, %v", head, err)
+			t.Errorf("opening the store wrote: head %v, error %v", head, err)
 		}
 		own := filepath.Join(os.Getenv("XDG_DATA_HOME"), "tally") + string(filepath.Separator)
 		for _, root := range []string{dir, os.Getenv("HOME")} {
 			for _, path := range filesBelow(t, root) {
 				if !strings.HasPrefix(path, own) {
-					t.Errorf("written outside of the log's directory: %s", path)
+					t.Errorf("opening the store created %s outside of the log's directory", path)
 				}
 			}
 		}

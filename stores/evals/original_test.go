@@ -43,7 +43,7 @@ func checkFix(t *testing.T, st *tally.Store, check func(system) error) {
 		t.Errorf("tally: %v", err)
 	}
 	if err := check(newOriginal()); err == nil {
-		t.Error("the original passes the check as well: it proves nothing")
+		t.Error("the check passes for the original")
 	}
 }
 
@@ -267,7 +267,7 @@ func fixCreateTwice(sys system) error { // T-08
 	first := sys.createdAt("x")
 	existed, err := sys.create("x")
 	if err != nil || !existed || sys.createdAt("x") != first {
-		return fmt.Errorf("existed %v, created %s and %s, %v", existed, first, sys.createdAt("x"), err)
+		return fmt.Errorf("the second call found it: %v, creation times %s and %s, error %v", existed, first, sys.createdAt("x"), err)
 	}
 	return nil
 }
@@ -279,7 +279,7 @@ func fixOldContent(sys system) error { // T-10
 		}
 	}
 	if list := sys.earlier("x"); !slices.Equal(list, []string{"old", "new"}) {
-		return fmt.Errorf("readable: %q", list)
+		return fmt.Errorf("the readable contents are %q", list)
 	}
 	return nil
 }
@@ -306,7 +306,7 @@ func fixRunOrder(sys system) error { // T-16
 	}
 	want := strings.Fields("tally/run-4-z tally/run-30-0 tally/run-30-a tally/run-200-b tally/plain trajectory/run-4-z trajectory/run-30-0 trajectory/run-30-a trajectory/run-200-b trajectory/plain")
 	if got := sys.runs("x"); !slices.Equal(got, want) {
-		return fmt.Errorf("order %q", got)
+		return fmt.Errorf("the order is %q", got)
 	}
 	return nil
 }
@@ -318,7 +318,7 @@ func fixRunHistory(sys system) error { // T-20
 		}
 	}
 	if got := sys.versions("x", "run-1-a"); !slices.Equal(got, []string{`{"n":1}`, `{"n":2}`}) {
-		return fmt.Errorf("versions %q", got)
+		return fmt.Errorf("the versions are %q", got)
 	}
 	return nil
 }
@@ -328,7 +328,7 @@ func fixRunDate(sys system) error { // T-22
 		return err
 	}
 	if at, ok := sys.runTime("x", "run-1-a"); !ok || at != "2026-01-23 12:35" {
-		return fmt.Errorf("time %q, %v", at, ok)
+		return fmt.Errorf("the time is %q, %v", at, ok)
 	}
 	return nil
 }
@@ -339,13 +339,13 @@ func fixJudged(sys system) error { // T-29
 		return err
 	}
 	if stale, known := sys.stale("x", "run-1-a"); stale || !known {
-		return fmt.Errorf("stale %v, known %v before the conversation changed", stale, known)
+		return fmt.Errorf("before a change of the conversation: stale %v, known %v", stale, known)
 	}
 	if err := sys.save("x", &evals.Data{ID: "x", Steps: saidSteps("recorded again")}); err != nil {
 		return err
 	}
 	if stale, known := sys.stale("x", "run-1-a"); !stale || !known {
-		return fmt.Errorf("stale %v, known %v after it", stale, known)
+		return fmt.Errorf("after a change of the conversation: stale %v, known %v", stale, known)
 	}
 	return nil
 }
@@ -353,7 +353,7 @@ func fixJudged(sys system) error { // T-29
 func fixEscape(sys system) error { // T-30
 	for _, id := range []string{"../x", "../../etc/passwd", "a/../../../b"} {
 		if sys.escapes(id) {
-			return fmt.Errorf("%q leaves the base", id)
+			return fmt.Errorf("the file of the id %q is outside of the base", id)
 		}
 	}
 	return nil
@@ -363,7 +363,7 @@ func fixCrash(sys system) error { // T-32
 	sys.record("x", &evals.Data{ID: "x", Steps: saidSteps("a", "b", "c")}, 2)
 	d, err := sys.load("x")
 	if err != nil || texts(d) != "a,b" {
-		return fmt.Errorf("after the crash: %v, %v", d, err)
+		return fmt.Errorf("after the crash: %v, error %v", d, err)
 	}
 	return nil
 }
@@ -376,7 +376,7 @@ func fixProjects(sys system) error { // T-37
 	}
 	d, err := one.load("golden")
 	if err != nil || texts(d) != "one" {
-		return fmt.Errorf("project one: %v, %v", d, err)
+		return fmt.Errorf("the content in project one is %v, error %v", d, err)
 	}
 	return nil
 }
@@ -396,7 +396,7 @@ func TestOriginalModel(t *testing.T) {
 			t.Errorf("%s: %q", name, runs)
 		}
 		if _, err := sys.load("nobody"); err == nil {
-			t.Errorf("%s: loaded nobody", name)
+			t.Errorf("%s: a missing conversation was loaded", name)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/stores/evals"
 )
 
-// The names of the original and their counterparts. T-35 requires that this compiles, and that
+// names compiles only if each counterpart of a name of the original exists. T-35 requires that, and that
 // docs/from-tally-evals.md lists them.
 var (
 	_ func(context.Context, embedded.Options) (*tally.Store, error) = embedded.Open
@@ -52,7 +52,7 @@ var (
 	_ func(time.Time) string                                                                             = evals.NewTrajectoryID
 	_ func(string) (time.Time, bool)                                                                     = evals.TimestampOfID
 
-	// Names that the original lacks.
+	// These names have no counterpart in the original.
 	_ func(*evals.Conversation, context.Context, ...evals.Step) (log.Ack, error)               = (*evals.Conversation).Append
 	_ func(*evals.Conversation, context.Context, events.Offset) iter.Seq2[evals.Update, error] = (*evals.Conversation).Follow
 	_ func(*evals.Conversation, context.Context, string) (*evals.Data, error)                  = (*evals.Conversation).LoadAt
@@ -108,7 +108,7 @@ var counterparts = map[string]string{
 	"EvaluationReport":                    "evals.Report",
 }
 
-// The page lists each of them once, with its counterpart, and no other name.
+// The page lists each name of the original once, with its counterpart, and no other name.
 func TestParityTable(t *testing.T) {
 	t.Run("T-35 every name has one counterpart", func(t *testing.T) {
 		page, err := os.ReadFile("../../docs/from-tally-evals.md")
@@ -123,7 +123,7 @@ func TestParityTable(t *testing.T) {
 			}
 			name := strings.Trim(cells[1], " `")
 			if _, twice := rows[name]; twice {
-				t.Errorf("%s stands in two rows", name)
+				t.Errorf("the page has two rows for %s", name)
 			}
 			rows[name] = strings.Trim(cells[2], " `")
 		}
@@ -134,7 +134,7 @@ func TestParityTable(t *testing.T) {
 		}
 		for name := range rows {
 			if counterparts[name] == "" {
-				t.Errorf("%s: on the page, but not in the table", name)
+				t.Errorf("%s: the page has it, but the table lacks it", name)
 			}
 		}
 	})

@@ -60,7 +60,7 @@ func testRunOrder(t *testing.T, st *tally.Store) {
 func testGetRun(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
 	if r, ok, err := c.GetRun(t.Context(), "run-1-a"); r != nil || ok || err != nil {
-		t.Errorf("of nobody: %v, %v", r, err)
+		t.Errorf("get of a missing conversation: %v, error %v", r, err)
 	}
 	need(c.Run(evals.TrajectoryRun, "run-1-a").Save(t.Context(), []byte(trajectoryRun)))
 	if r, ok, err := c.GetRun(t.Context(), "run-1-a"); !ok || err != nil || r.Type() != evals.TrajectoryRun {
@@ -68,10 +68,10 @@ func testGetRun(t *testing.T, st *tally.Store) {
 	}
 	need(c.Run(evals.TallyRun, "run-1-a").Save(t.Context(), []byte(artifact("1", "1"))))
 	if r, ok, err := c.GetRun(t.Context(), "run-1-a"); !ok || err != nil || r.Type() != evals.TallyRun {
-		t.Errorf("of both: %v, %v", r, err)
+		t.Errorf("get without a type: %v, error %v", r, err)
 	}
 	if runs := need(c.ListRuns(t.Context())); len(runs) != 2 {
-		t.Errorf("%d runs", len(runs))
+		t.Errorf("got %d runs", len(runs))
 	}
 }
 
@@ -82,20 +82,20 @@ func testRunIDs(t *testing.T, st *tally.Store) {
 	for i := range 20 {
 		r := need(c.CreateRun(t.Context(), []evals.RunType{evals.TallyRun, evals.TrajectoryRun}[i%2], ""))
 		if !form.MatchString(r.ID()) || seen[r.ID()] {
-			t.Errorf("id %q", r.ID())
+			t.Errorf("the id is %q", r.ID())
 		}
 		seen[r.ID()] = true
 		if at, ok := r.Timestamp(); !ok || time.Since(at) > time.Minute || time.Since(at) < -time.Minute {
-			t.Errorf("%q says %v", r.ID(), at)
+			t.Errorf("the time in the id %q is %v", r.ID(), at)
 		}
 	}
 	if _, err := c.CreateRun(t.Context(), "panel", "x"); !isInvalid(err) {
-		t.Errorf("another type: %v", err)
+		t.Errorf("create with another type: %v", err)
 	}
 	now := time.UnixMilli(1769171838912)
 	for prefix, id := range map[string]string{"run": evals.NewRunID(now), "conv": evals.NewID(now), "traj": evals.NewTrajectoryID(now)} {
 		if ok, _ := regexp.MatchString("^"+prefix+"-1769171838912-[a-z0-9]{7}$", id); !ok {
-			t.Errorf("id %q", id)
+			t.Errorf("the id is %q", id)
 		}
 	}
 }
@@ -104,27 +104,27 @@ func testPendingRuns(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
 	r := need(c.CreateRun(t.Context(), evals.TallyRun, "run-1-a"))
 	if recs := recordsOf(t, st, "c1"); len(recs) != 1 || recs[0].Type != events.TypeRunCreated {
-		t.Errorf("records %v", recs)
+		t.Errorf("the records are %v", recs)
 	}
 	if runs := need(c.ListRuns(t.Context())); len(runs) != 0 {
-		t.Errorf("listed before it was saved: %v", runs)
+		t.Errorf("a run was listed before its first save: %v", runs)
 	}
 	if _, ok, err := c.GetRun(t.Context(), "run-1-a"); ok || err != nil {
-		t.Errorf("found before it was saved: %v", err)
+		t.Errorf("get a run before its first save: %v", err)
 	}
 	if _, err := r.Load(t.Context()); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("load: %v", err)
+		t.Errorf("load a run before its first save: %v", err)
 	}
 	if pending := need(c.PendingRuns(t.Context())); len(pending) != 1 || pending[0].ID() != "run-1-a" {
-		t.Errorf("pending %v", pending)
+		t.Errorf("the pending runs are %v", pending)
 	}
 	need(c.CreateRun(t.Context(), evals.TallyRun, "run-1-a")) // it exists: nothing is written
 	if recs := recordsOf(t, st, "c1"); len(recs) != 1 {
-		t.Errorf("%d records", len(recs))
+		t.Errorf("got %d records", len(recs))
 	}
 	need(r.Save(t.Context(), []byte(artifact("1", "1"))))
 	if pending := need(c.PendingRuns(t.Context())); len(pending) != 0 {
-		t.Errorf("pending %v", pending)
+		t.Errorf("the pending runs are %v", pending)
 	}
 }
 
@@ -132,22 +132,22 @@ func testRunVersions(t *testing.T, st *tally.Store) {
 	checkFix(t, st, fixRunHistory)
 	r := need(evals.Of(st, "c1").CreateRun(t.Context(), evals.TallyRun, "mine"))
 	if r.ID() != "mine" {
-		t.Errorf("id %q", r.ID())
+		t.Errorf("the id is %q", r.ID())
 	}
 	for i, score := range []string{"0.10", "0.2", "0.2"} {
 		saved := need(r.Save(t.Context(), []byte(artifact("1", score))))
 		if want := []evals.SavedRun{{Change: evals.Extension, Version: 1}, {Change: evals.Replacement, Version: 2}, {Change: evals.NoChange, Version: 2}}[i]; saved.Change != want.Change || saved.Version != want.Version {
-			t.Errorf("%d: %+v", i, saved)
+			t.Errorf("save %d returned %+v", i, saved)
 		}
 	}
 	if list := need(r.Versions(t.Context())); len(list) != 2 || list[0].Outcome != "completed" || list[0].FinishedAt != "2026-01-23T12:37:18.912Z" {
 		t.Errorf("%+v", list)
 	}
 	if old := need(r.LoadVersion(t.Context(), 1)); string(old.Raw) != artifact("1", "0.10") {
-		t.Errorf("version 1: %s", old.Raw)
+		t.Errorf("version 1 is %s", old.Raw)
 	}
 	if _, err := r.LoadVersion(t.Context(), 3); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("version 3: %v", err)
+		t.Errorf("load a missing version 3: %v", err)
 	}
 }
 
@@ -173,18 +173,18 @@ func testEvaluations(t *testing.T, st *tally.Store) {
 	} {
 		_, err := r.Save(t.Context(), []byte(bad))
 		if e, ok := errors.AsType[*events.InvalidError](err); !ok || e.Field != path {
-			t.Errorf("want an error at %s: %v", path, err)
+			t.Errorf("got the error %[2]v, want one at %[1]s", path, err)
 		}
 	}
 	if n := len(recordsOf(t, st, "c1")); n != before || string(need(r.Raw(t.Context()))) != string(last) {
-		t.Errorf("%d records, before %d", n, before)
+		t.Errorf("got %d records, want %d as before", n, before)
 	}
 	// An invalid result from outside of the API is an error of Load, and can still be read as Raw.
 	p := &events.RunFinished{Run: events.RunRef{Kind: "tally", ID: "odd"}, Outcome: "completed", Result: []byte(artifact("3", "1"))}
 	mustRecord(t, st, "c1", p)
 	odd := c.Run(evals.TallyRun, "odd")
 	if _, err := odd.Load(t.Context()); !isInvalid(err) {
-		t.Errorf("load of version 3: %v", err)
+		t.Errorf("load version 3: %v", err)
 	}
 	if raw, err := odd.Raw(t.Context()); err != nil || string(raw) != artifact("3", "1") {
 		t.Errorf("%s, %v", raw, err)
@@ -249,12 +249,12 @@ func testTrajectoryRuns(t *testing.T, st *tally.Store) {
 	need(r.SaveTrajectory(t.Context(), m))
 	m.Timestamp = "yesterday"
 	if _, err := r.SaveTrajectory(t.Context(), m); !isInvalid(err) {
-		t.Errorf("a bad time: %v", err)
+		t.Errorf("save an invalid time: %v", err)
 	}
 	free := evals.Of(st, "c1").Run(evals.TrajectoryRun, "free") // the original checks nothing here
 	need(free.Save(t.Context(), []byte(`{"anything":[]}`)))
 	if _, err := need(free.Load(t.Context())).Trajectory(); !isInvalid(err) {
-		t.Errorf("typed view of anything: %v", err)
+		t.Errorf("the typed view of another value: %v", err)
 	}
 }
 
@@ -269,7 +269,7 @@ func testRunTimes(t *testing.T, st *tally.Store) {
 	}
 	for id, want := range map[string]bool{"run-1769171838912-a": true, "conv-1769171838912-a": true, "traj-1769171838912": true, "x-1769171838912-a": false, "run-12x-a": false, "trajectory-1769171838912": false} {
 		if _, ok := evals.TimestampOfID(id); ok != want {
-			t.Errorf("id %q: %v", id, ok)
+			t.Errorf("Time of the id %q: %v", id, ok)
 		}
 	}
 }
@@ -284,7 +284,7 @@ func testJudged(t *testing.T, st *tally.Store) {
 	need(r.Judging(d.Revision).Save(t.Context(), []byte(artifact("1", "1"))))
 	v := need(r.Versions(t.Context()))
 	if j := v[0].Judged; j == nil || j.Offset != d.Revision || j.Threads["main"].Length != 2 {
-		t.Errorf("judged %+v", j)
+		t.Errorf("the judged steps are %+v", j)
 	}
 	if got := need(r.Stale(t.Context())); got != evals.Stale {
 		t.Errorf("%v", got)
@@ -293,19 +293,19 @@ func testJudged(t *testing.T, st *tally.Store) {
 	back := need(c.Session().PlanRewind(t.Context(), d.Revision.String(), ""))
 	need(c.Session().Move(t.Context(), back))
 	if got := need(r.Stale(t.Context())); got != evals.Fresh {
-		t.Errorf("after the rewind %v", got)
+		t.Errorf("after the rewind: %v", got)
 	}
 	need(c.Append(t.Context(), stepOf(9, "more")))
 	if got := need(r.Stale(t.Context())); got != evals.Stale {
-		t.Errorf("after another step %v", got)
+		t.Errorf("after another step: %v", got)
 	}
 	if _, err := r.Judging(1<<40).Save(t.Context(), []byte(artifact("1", "1"))); !isInvalid(err) {
-		t.Errorf("a revision that there is not: %v", err)
+		t.Errorf("judge a missing revision: %v", err)
 	}
 	// An imported result does not record its steps.
 	mustRecord(t, st, "c1", &events.RunFinished{Run: events.RunRef{Kind: "tally", ID: "imported"}, Outcome: "completed", Result: []byte(artifact("1", "1"))})
 	if got := need(c.Run(evals.TallyRun, "imported").Stale(t.Context())); got != evals.Stale { // its own count is 2 steps, the conversation has 3
-		t.Errorf("imported %v", got)
+		t.Errorf("the imported result is %v", got)
 	}
 }
 
@@ -316,7 +316,7 @@ func TestRecordedEvaluations(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(list) == 0 {
-		t.Fatal("there are no results of evaluations in the recorded data")
+		t.Fatal("the recorded data have no results of evaluations")
 	}
 	for _, name := range list {
 		raw, err := os.ReadFile(name)

@@ -51,18 +51,18 @@ func testReplace(t *testing.T, st *tally.Store) {
 	first := mustStore(t, c, saidSteps("a", "b", "c")...)
 	saved := mustStore(t, c, saidSteps("x", "b", "c")...)
 	if saved.Change != evals.Replacement || saved.New != 1 {
-		t.Errorf("saved %+v", saved)
+		t.Errorf("Save returned %+v", saved)
 	}
 	if got := texts(mustContent(t, c)); got != "x,b,c" {
-		t.Errorf("now %s", got)
+		t.Errorf("the steps are %s", got)
 	}
 	old, err := c.LoadAt(t.Context(), first.Ack.Last.String())
 	if err != nil || texts(old) != "a,b,c" {
-		t.Errorf("before: %v, %v", old, err)
+		t.Errorf("the earlier content is %v, error %v", old, err)
 	}
 	mustStore(t, c, saidSteps("only")...)
 	if got := texts(mustContent(t, c)); got != "only" {
-		t.Errorf("shorter: %s", got)
+		t.Errorf("after a shorter save the steps are %s", got)
 	}
 }
 
@@ -78,7 +78,7 @@ func testZeroSteps(t *testing.T, st *tally.Store) {
 		t.Fatalf("%+v", got)
 	}
 	if again := need(c.Save(t.Context(), got)); again.Change != evals.NoChange {
-		t.Errorf("again: %+v", again)
+		t.Errorf("a second save returned %+v", again)
 	}
 	// The first step's line gets the metadata that no line had before.
 	if _, err := c.Append(t.Context(), stepOf(0, "hi")); err != nil {
@@ -89,19 +89,19 @@ func testZeroSteps(t *testing.T, st *tally.Store) {
 		t.Errorf("%+v", got)
 	}
 	if again := need(c.Save(t.Context(), got)); again.Change != evals.NoChange {
-		t.Errorf("again: %+v", again)
+		t.Errorf("a second save returned %+v", again)
 	}
 	got.Metadata = nil
 	need(c.Save(t.Context(), got))
 	if got = mustContent(t, c); got.Metadata != nil {
-		t.Errorf("metadata %s were taken away", got.Metadata)
+		t.Errorf("the save removed metadata: got %s", got.Metadata)
 	}
 }
 
 func testSaveForms(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
 	if saved := mustStore(t, c, stepsOf(3)...); saved.Change != evals.Extension || saved.New != 3 {
-		t.Errorf("first: %+v", saved)
+		t.Errorf("the first save returned %+v", saved)
 	}
 	// White space does not count, and stored steps keep their bytes.
 	d := mustContent(t, c)
@@ -112,39 +112,39 @@ func testSaveForms(t *testing.T, st *tally.Store) {
 	d.Steps[1] = need(evals.ParseStep(spaced.Bytes()))
 	d.Steps = append(d.Steps, stepOf(3, "new"))
 	if saved := need(c.Save(t.Context(), d)); saved.Change != evals.Extension || saved.New != 1 {
-		t.Errorf("extended: %+v", saved)
+		t.Errorf("the save of an extension returned %+v", saved)
 	}
 	if bytes.ContainsAny(mustContent(t, c).Steps[1].Raw(), "\n") {
-		t.Error("a stored step took over other bytes")
+		t.Error("the bytes of a stored step changed")
 	}
 	if saved := need(c.Save(t.Context(), mustContent(t, c))); saved.Change != evals.NoChange {
-		t.Errorf("equal: %+v", saved)
+		t.Errorf("the save of equal content returned %+v", saved)
 	}
 	if saved := mustStore(t, c, append(stepsOf(3), stepOf(3, "new"))...); saved.Change != evals.NoChange {
-		t.Errorf("made anew: %+v", saved)
+		t.Errorf("the save of steps that were built again returned %+v", saved)
 	}
 	// Other steps in the middle: kept steps are stored by reference.
 	d = mustContent(t, c)
 	d.Steps = append([]evals.Step{d.Steps[0], stepOf(9, "inserted")}, d.Steps[2:]...)
 	if saved := need(c.Save(t.Context(), d)); saved.Change != evals.Replacement || saved.New != 1 {
-		t.Errorf("replaced: %+v", saved)
+		t.Errorf("the save of a replacement returned %+v", saved)
 	}
 	if got := texts(mustContent(t, c)); got != "turn 0,inserted,turn 2,new" {
-		t.Errorf("now %s", got)
+		t.Errorf("the steps are %s", got)
 	}
 	// Another order.
 	d = mustContent(t, c)
 	d.Steps[0], d.Steps[3] = d.Steps[3], d.Steps[0]
 	need(c.Save(t.Context(), d))
 	if got := texts(mustContent(t, c)); got != "new,inserted,turn 2,turn 0" {
-		t.Errorf("now %s", got)
+		t.Errorf("the steps are %s", got)
 	}
 	var types []string
 	for _, rec := range recordsOf(t, st, "c1") {
 		types = append(types, strings.TrimSuffix(strings.TrimPrefix(rec.Type, "tally."), ".v1"))
 	}
 	if got := strings.Join(types, " "); got != "turn.appended turn.appended thread.replaced thread.replaced" {
-		t.Errorf("records %s", got)
+		t.Errorf("the records are %s", got)
 	}
 }
 
@@ -158,26 +158,26 @@ func testTwoWriters(t *testing.T, st *tally.Store) {
 	need(c.Save(t.Context(), one))
 	_, err := c.Save(t.Context(), two)
 	if conflict, ok := errors.AsType[*log.ConflictError](err); !ok || conflict.Want != two.Revision {
-		t.Fatalf("the second writer: %v", err)
+		t.Fatalf("the save of the second writer: %v", err)
 	}
 	if got := texts(mustContent(t, c)); got != "a,one" {
-		t.Errorf("now %s", got)
+		t.Errorf("the steps are %s", got)
 	}
 	one.Steps = append(one.Steps, stepOf(2, "more")) // the first handle continues from its own save
 	need(c.Save(t.Context(), one))
 	if got := texts(mustContent(t, c)); got != "a,one,more" {
-		t.Errorf("now %s", got)
+		t.Errorf("the steps are %s", got)
 	}
 	one.Revision = 1 << 40
 	if _, err := c.Save(t.Context(), one); !errors.Is(err, log.ErrConflict) {
-		t.Errorf("a revision that there is not: %v", err)
+		t.Errorf("load a missing revision: %v", err)
 	}
 }
 
 func testMetadata(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
 	if _, err := c.Metadata(t.Context()); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("nobody's metadata: %v", err)
+		t.Errorf("metadata of a missing conversation: %v", err)
 	}
 	for _, want := range []string{`{"a":1.0}`, "", `{"b": 2}`} {
 		mustStore(t, c, saidSteps("x", "y")...)
@@ -188,12 +188,12 @@ func testMetadata(t *testing.T, st *tally.Store) {
 			need(c.SetMetadata(t.Context(), nil))
 		}
 		if got := need(c.Metadata(t.Context())); string(got) != want {
-			t.Errorf("metadata %s, want %s", got, want)
+			t.Errorf("the metadata are %s, want %s", got, want)
 		}
 	}
 	d := mustContent(t, c)
 	if saved := need(c.Save(t.Context(), d)); saved.Change != evals.NoChange {
-		t.Errorf("saved as loaded: %+v", saved)
+		t.Errorf("the save of loaded content returned %+v", saved)
 	}
 	d.Metadata = nil // the line loses it, too
 	need(c.Save(t.Context(), d))
@@ -219,7 +219,7 @@ func testBadInput(t *testing.T, st *tally.Store) {
 		t.Helper()
 		err := call()
 		if e, ok := errors.AsType[*events.InvalidError](err); !ok || e.Field != field {
-			t.Errorf("%s: %v, want one of field %s", name, err, field)
+			t.Errorf("%s: got the error %v, want one of field %s", name, err, field)
 		}
 	}
 	for field, text := range map[string]string{
@@ -253,9 +253,9 @@ func testBadInput(t *testing.T, st *tally.Store) {
 		t.Error("a refused edit changed the step")
 	}
 	if n := len(recordsOf(t, st, "c1")); n != before {
-		t.Errorf("%d records, before %d", n, before)
+		t.Errorf("got %d records, want %d as before", n, before)
 	}
 	if got := texts(mustContent(t, c)); got != "a" {
-		t.Errorf("now %s", got)
+		t.Errorf("the steps are %s", got)
 	}
 }

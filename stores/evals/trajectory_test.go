@@ -38,7 +38,7 @@ func TestTrajectory(t *testing.T) {
 func testTrajectoryMeta(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
 	if m, err := c.LoadTrajectoryMeta(t.Context()); m != nil || err != nil {
-		t.Errorf("none: %v, %v", m, err)
+		t.Errorf("without metadata: %v, error %v", m, err)
 	}
 	raw := `{"version":1,"trajectoryId":"c1","createdAt":"2026-01-23T12:35:42.341Z","goal":"<g>","persona":{"description":"d","guardrails":["x"]},"maxTurns":25,"loopDetection":{"maxConsecutiveSameStep":5},"stepGraph":{"start":"s","steps":[{"id":"s","preconditions":[{"type":"custom"}]}]},"extra":1.0}`
 	if change := need(c.SaveTrajectoryMetaRaw(t.Context(), []byte(raw))); change != evals.Extension {
@@ -53,7 +53,7 @@ func testTrajectoryMeta(t *testing.T, st *tally.Store) {
 		t.Errorf("bytes %s", got)
 	}
 	if change := need(c.SaveTrajectoryMeta(t.Context(), m)); change != evals.NoChange { // the typed view lost nothing
-		t.Errorf("the same again: %v", change)
+		t.Errorf("a save of equal metadata: %v", change)
 	}
 	before := len(recordsOf(t, st, "c1"))
 	for field, bad := range map[string]string{"version": strings.Replace(raw, `"version":1`, `"version":2`, 1), "createdAt": strings.Replace(raw, "2026-01", "2026-13", 1), "maxTurns": strings.Replace(raw, "25", `"25"`, 1), "goal": strings.Replace(raw, `"goal"`, `"gaol"`, 1)} {
@@ -62,7 +62,7 @@ func testTrajectoryMeta(t *testing.T, st *tally.Store) {
 		}
 	}
 	if n := len(recordsOf(t, st, "c1")); n != before {
-		t.Errorf("%d records, before %d", n, before)
+		t.Errorf("got %d records, want %d as before", n, before)
 	}
 	if change := need(c.SaveTrajectoryMeta(t.Context(), trajectoryMeta())); change != evals.Replacement {
 		t.Errorf("%v", change)
@@ -90,36 +90,36 @@ func raws(list ...string) []rawMessage {
 func testStepTraces(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
 	if traces, err := c.LoadTrajectoryStepTraces(t.Context()); traces != nil || err != nil {
-		t.Errorf("none: %v, %v", traces, err)
+		t.Errorf("without traces: %v, error %v", traces, err)
 	}
 	d := need(evals.FromStepTraces(simulated(), "c1", nil))
 	need(c.Save(t.Context(), d))
 	if traces := need(c.LoadTrajectoryStepTraces(t.Context())); traces != nil {
-		t.Errorf("a conversation that nobody simulated: %v", traces)
+		t.Errorf("the traces of a conversation without a simulation are %v", traces)
 	}
 	need(c.SaveTrajectoryStepTraces(t.Context(), simulated()))
 	if traces := need(c.LoadTrajectoryStepTraces(t.Context())); !reflect.DeepEqual(traces, simulated()) {
-		t.Errorf("have %+v", traces)
+		t.Errorf("got %+v", traces)
 	}
 	if turns := need(c.Session().Load(t.Context(), "")).Threads.Turns("traces"); len(turns) != 0 {
-		t.Error("what follows from the steps was stored again")
+		t.Error("traces that follow from the steps were stored")
 	}
 	if change := need(c.SaveTrajectoryStepTraces(t.Context(), simulated())); change != evals.NoChange {
-		t.Errorf("again: %v", change)
+		t.Errorf("a second save: %v", change)
 	}
 	others := simulated()[:2] // they cannot be computed from the steps
 	need(c.SaveTrajectoryStepTraces(t.Context(), others))
 	if traces := need(c.LoadTrajectoryStepTraces(t.Context())); !reflect.DeepEqual(traces, others) {
-		t.Errorf("have %+v", traces)
+		t.Errorf("got %+v", traces)
 	}
 	need(c.SaveTrajectoryStepTraces(t.Context(), nil))
 	if traces := need(c.LoadTrajectoryStepTraces(t.Context())); traces == nil || len(traces) != 0 {
-		t.Errorf("none at all: %#v", traces)
+		t.Errorf("after a save of no traces: %#v", traces)
 	}
 	bad := simulated()
 	bad[1].Selection = []byte(`"start"`)
 	if _, err := c.SaveTrajectoryStepTraces(t.Context(), bad); !isInvalid(err) || !strings.Contains(err.Error(), "[1].selection") {
-		t.Errorf("a bad selection: %v", err)
+		t.Errorf("save an invalid selection: %v", err)
 	}
 	typed := simulated()
 	if s, err := typed[1].Chosen(); err != nil || s.Method != "llm-ranked" || s.Candidates[0].Score != 0.9200000000000003 {
@@ -136,19 +136,19 @@ func testConversions(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	if want := `{"stepIndex":2,"input":{"role":"user","content":"d"},"output":[],"timestamp":"2026-01-23T12:35:44.341Z","metadata":{"originalTurnIndex":4,"stepId":null,"selection":{"method":"none"},"end":{"isFinal":true,"reason":"max-turns","completed":false}}}`; string(d.Steps[2].Raw()) != want {
-		t.Errorf("have %s", d.Steps[2].Raw())
+		t.Errorf("got %s", d.Steps[2].Raw())
 	}
 	if back := evals.ToStepTraces(d, evals.TraceOptions{PreserveTurnIndices: true}); !reflect.DeepEqual(back, simulated()) {
-		t.Errorf("have %+v", back)
+		t.Errorf("got %+v", back)
 	}
 	if back := evals.ToStepTraces(d, evals.TraceOptions{}); back[1].TurnIndex != 1 {
-		t.Errorf("index %d", back[1].TurnIndex)
+		t.Errorf("the index is %d", back[1].TurnIndex)
 	}
 	bare := need(evals.NewStep(5, []byte(`{"role":"user"}`)))
 	now := time.UnixMilli(1769171838912)
 	got := evals.ToStepTraces(&evals.Data{ID: "x", Steps: []evals.Step{bare}}, evals.TraceOptions{Now: func() time.Time { return now }})
 	if got[0].Timestamp != "2026-01-23T12:37:18.912Z" || got[0].StepID != nil || string(got[0].Selection) != `{"method":"none"}` || got[0].End != nil || got[0].TurnIndex != 0 {
-		t.Errorf("have %+v", got[0])
+		t.Errorf("got %+v", got[0])
 	}
 }
 
@@ -158,7 +158,7 @@ func testViewer(t *testing.T, st *tally.Store) {
 		t.Fatal(err)
 	}
 	if tr := need(c.Trajectory(t.Context())); tr.Meta != nil || tr.Steps != nil {
-		t.Errorf("nothing was simulated: %+v", tr)
+		t.Errorf("without a simulation: %+v", tr)
 	}
 	need(c.SaveTrajectoryMeta(t.Context(), trajectoryMeta()))
 	for _, id := range []string{"run-100-a", "run-300-a", "run-200-a", "odd"} {
@@ -199,7 +199,7 @@ func TestTrajectoryCrash(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestTrajectoryCrash$")
 	cmd.Env = append(os.Environ(), crashDir+"="+dir)
 	if out, err := cmd.CombinedOutput(); err == nil {
-		t.Fatalf("it was not killed: %s", out)
+		t.Fatalf("the process was not killed: %s", out)
 	}
 	st, err := embedded.Open(t.Context(), embedded.Options{Store: dir, Backend: "local"})
 	if err != nil {
@@ -207,7 +207,7 @@ func TestTrajectoryCrash(t *testing.T) {
 	}
 	defer st.Close()
 	if got := texts(mustContent(t, evals.Of(st, "c1"))); got != "turn 0,turn 1,turn 2" {
-		t.Errorf("after the crash: %s", got)
+		t.Errorf("after the crash the steps are %s", got)
 	}
 }
 

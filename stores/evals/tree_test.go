@@ -76,7 +76,7 @@ func testFolderOfHandles(t *testing.T, st *tally.Store) {
 	const line = `{"stepIndex":0,"input":{"role":"user","content":"a"},"output":[{"role":"assistant","content":"<b>"}],"timestamp":"2026-01-23T12:35:42.341Z","metadata":{"originalTurnIndex":0,"stepId":"step-1","selection":{"method":"start"}},"conversationId":"c1","conversationMetadata":{"k":1.0}}`
 	files := export(t, st)
 	if lines := strings.Split(files["conversations/c1/conversation.jsonl"], "\n"); len(lines) != 3 || lines[0] != line || strings.Contains(lines[1], "conversationMetadata") || !strings.HasSuffix(lines[2], `,"conversationId":"c1"}`) {
-		t.Errorf("lines\n%s", strings.Join(lines, "\n"))
+		t.Errorf("the lines are\n%s", strings.Join(lines, "\n"))
 	}
 	want := map[string]string{
 		"conversations/c1/conversation.jsonl":      files["conversations/c1/conversation.jsonl"],
@@ -87,7 +87,7 @@ func testFolderOfHandles(t *testing.T, st *tally.Store) {
 	}
 	layouttest.MustEqual(t, want, files)
 	if traces := files["conversations/c1/stepTraces.json"]; !strings.HasPrefix(traces, "[\n  {\n    \"turnIndex\": 0,\n    \"userMessage\": {") || !strings.HasSuffix(traces, "\n  }\n]") {
-		t.Errorf("traces\n%s", traces)
+		t.Errorf("the traces are\n%s", traces)
 	}
 	// Another store that imports the export has the same files.
 	other := need(st.In(st.Namespace() + "-other"))
@@ -100,7 +100,7 @@ func testFolderOfHandles(t *testing.T, st *tally.Store) {
 		t.Errorf("%+v, %+v", d, back)
 	}
 	if traces := need(evals.Of(other, "c1").LoadTrajectoryStepTraces(t.Context())); len(traces) != 3 || traces[1].TurnIndex != 3 {
-		t.Errorf("traces %+v", traces)
+		t.Errorf("the traces are %+v", traces)
 	}
 }
 
@@ -137,14 +137,14 @@ func savedAsLoaded(t *testing.T, st *tally.Store, c *evals.Conversation, files m
 	for _, r := range need(c.ListRuns(t.Context())) {
 		need(r.Load(t.Context()))
 		if raw := need(r.Raw(t.Context())); string(raw) != strings.TrimSuffix(files[r.Path()], "\n") {
-			t.Errorf("%s: raw bytes are not the file's", r.Path())
+			t.Errorf("%s: the raw bytes differ from the file's", r.Path())
 		}
 	}
 	if i := slices.IndexFunc(changes, func(change evals.Change) bool { return change != evals.NoChange }); i >= 0 {
-		t.Errorf("%s: saved as it was loaded: %v", c.ID(), changes)
+		t.Errorf("%s: the save of loaded content changed %v", c.ID(), changes)
 	}
 	if n := len(recordsOf(t, st, c.ID())); n != before {
-		t.Errorf("%s: %d records, before %d", c.ID(), n, before)
+		t.Errorf("%s: got %d records, want %d as before", c.ID(), n, before)
 	}
 }
 
@@ -154,11 +154,11 @@ func goesOn(t *testing.T, st *tally.Store, c *evals.Conversation) {
 	d := mustContent(t, c)
 	need(c.Append(t.Context(), stepOf(99, "after the import")))
 	if again := mustContent(t, c); len(again.Steps) != len(d.Steps)+1 {
-		t.Errorf("%d steps", len(again.Steps))
+		t.Errorf("got %d steps", len(again.Steps))
 	}
 	lines := strings.Split(export(t, st)[c.Path()+"/conversation.jsonl"], "\n")
 	if last := lines[len(lines)-1]; !strings.HasSuffix(last, `,"conversationId":"`+d.ID+`"}`) {
-		t.Errorf("last line %s", last)
+		t.Errorf("the last line is %s", last)
 	}
 }
 
@@ -193,10 +193,10 @@ func testOldLayout(t *testing.T, st *tally.Store) {
 	layouttest.MustEqual(t, files, export(t, st))
 	c := evals.Of(st, "c1")
 	if runs := need(c.ListRuns(t.Context())); len(runs) != 0 {
-		t.Errorf("runs %v", runs)
+		t.Errorf("the runs are %v", runs)
 	}
 	if _, ok, err := c.GetRun(t.Context(), "run-1-a"); ok || err != nil {
-		t.Errorf("found: %v", err)
+		t.Errorf("get the run: %v", err)
 	}
 }
 
@@ -206,7 +206,7 @@ func testHostileIDs(t *testing.T, st *tally.Store) {
 	for _, id := range ids {
 		c, _ := recorded(t, st, id)
 		if _, err := c.Run(evals.TrajectoryRun, id).Save(t.Context(), []byte(`{}`)); (err == nil) != utf8.ValidString(id) {
-			t.Errorf("%q as the id of a run: %v", id, err) // the id is a JSON string
+			t.Errorf("the id of a run %q: %v", id, err) // the id is a JSON string
 		}
 		if d := mustContent(t, c); len(d.Steps) != 3 || d.ID != id && id != "\xff\x00" {
 			t.Errorf("%q: %+v", id, d)
@@ -216,11 +216,11 @@ func testHostileIDs(t *testing.T, st *tally.Store) {
 	for _, id := range ids {
 		c := evals.Of(st, id)
 		if files[c.Path()+"/conversation.jsonl"] == "" || utf8.ValidString(id) && files[c.Run(evals.TrajectoryRun, id).Path()] != "{}" {
-			t.Errorf("%q: no file at %s", id, c.Path())
+			t.Errorf("%q: the export has no file %s", id, c.Path())
 		}
 	}
 	if n := len(need(evals.List(t.Context(), st))); n != len(ids) || len(files) != 6*len(ids)-1 {
-		t.Errorf("%d conversations, %d files", n, len(files))
+		t.Errorf("got %d conversations and %d files", n, len(files))
 	}
 	if _, _, err := evals.Create(t.Context(), st, ""); !isInvalid(err) {
 		t.Errorf("an empty id: %v", err)

@@ -34,14 +34,14 @@ func testSameResultOtherSteps(t *testing.T, st *tally.Store) {
 			t.Errorf("%s: the result is %v", what, got)
 		}
 		if list := need(r.Versions(t.Context())); len(list) != version {
-			t.Errorf("%s: %d versions", what, len(list))
+			t.Errorf("%s: got %d versions", what, len(list))
 		}
 	}
 	want("first", need(r.Save(t.Context(), result)), 1, true)
 	want("again", need(r.Save(t.Context(), result)), 1, false)
 	mustStore(t, c, saidSteps("a", "other")...)
 	if got := need(r.Stale(t.Context())); got == evals.Fresh {
-		t.Errorf("other steps: the result is %v", got)
+		t.Errorf("with other steps the result is %v", got)
 	}
 	want("about other steps", need(r.Save(t.Context(), result)), 2, true)
 	want("about those again", need(r.Save(t.Context(), result)), 2, false)
@@ -56,7 +56,7 @@ func testUsageExample(t *testing.T, st *tally.Store) {
 	for round := range 2 {
 		c, found, err := evals.Get(ctx, st, "conv-1")
 		if err != nil || found != (round == 1) {
-			t.Fatalf("round %d: found %v, %v", round, found, err)
+			t.Fatalf("round %d: found %v, error %v", round, found, err)
 		}
 		if !found {
 			if c, _, err = evals.Create(ctx, st, "conv-1"); err != nil {
@@ -74,7 +74,7 @@ func testUsageExample(t *testing.T, st *tally.Store) {
 
 		again, found, err := evals.Get(ctx, st, "conv-1")
 		if err != nil || !found {
-			t.Fatalf("it is there: %v, %v", found, err)
+			t.Fatalf("get the conversation: found %v, error %v", found, err)
 		}
 		d := mustContent(t, again)
 		traces := evals.ToStepTraces(d, evals.TraceOptions{PreserveTurnIndices: true})
@@ -89,7 +89,7 @@ func testUsageExample(t *testing.T, st *tally.Store) {
 			t.Errorf("%s is %s, %s", run.ID(), got.Type, got.Raw)
 		}
 		if runs := need(again.ListRuns(ctx)); len(runs) != round+1 {
-			t.Errorf("%d runs", len(runs))
+			t.Errorf("got %d runs", len(runs))
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestUnchangedStepKeepsItsLine(t *testing.T) {
 			c := evals.Of(st, "c1")
 			d := mustContent(t, c)
 			if len(d.Steps) != len(odd) {
-				t.Fatalf("%d steps: %v", len(d.Steps), d.Warnings)
+				t.Fatalf("got %d steps, warnings %v", len(d.Steps), d.Warnings)
 			}
 			change(d)
 			need(c.Save(t.Context(), d))
@@ -136,7 +136,7 @@ func TestUnchangedStepKeepsItsLine(t *testing.T) {
 				}
 			}
 			if again := need(c.Save(t.Context(), mustContent(t, c))); again.Change != evals.NoChange {
-				t.Errorf("saved again: %+v", again)
+				t.Errorf("a second save returned %+v", again)
 			}
 		})
 	}

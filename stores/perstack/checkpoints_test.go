@@ -32,22 +32,22 @@ func parityCheckpoints(t *testing.T, st *tally.Store) {
 		must(t, perstack.DefaultStoreCheckpoint(ctx, st, c))
 		must(t, perstack.JobOf(st, "p05").Session().Store().Log.AtRest(ctx, func() error { return nil }))
 		if _, err := perstack.JobOf(st, "p05").SaveCheckpoint(ctx, c); err != nil || records(t, st) != had {
-			t.Errorf("%v: the same again, also by somebody who has not seen it, is %d events", err, records(t, st)-had)
+			t.Errorf("%v: a save of the same checkpoint, also by a new handle, added %d events", err, records(t, st)-had)
 		}
 		for _, status := range []perstack.CheckpointStatus{perstack.CheckpointCompleted, perstack.CheckpointProceeding} { // and back to the first status
 			c.Status = status
 			must(t, perstack.DefaultStoreCheckpoint(ctx, st, c))
 			if have := need(perstack.DefaultRetrieveCheckpoint(ctx, st, "p05", "c1")).Status; have != status {
-				t.Errorf("the newest version is %s, want %s", have, status)
+				t.Errorf("the status of the newest version is %s, want %s", have, status)
 			}
 		}
 		if err := perstack.DefaultStoreCheckpoint(ctx, st, perstack.Checkpoint{ID: "x", JobID: "p05"}); err == nil {
-			t.Error("a checkpoint without a run is stored")
+			t.Error("a checkpoint without a run was stored")
 		}
 	})
 	t.Run("P-06 checkpoints come by their steps, the invalid one is left out", func(t *testing.T) {
 		if list := need(perstack.GetCheckpointsByJobID(ctx, st, "p06")); len(list) != 0 {
-			t.Errorf("there are %v", list)
+			t.Errorf("the checkpoints are %v", list)
 		}
 		for i, step := range []int64{3, 1, 2, 1} {
 			must(t, perstack.DefaultStoreCheckpoint(ctx, st, checkpoint("p06", fmt.Sprint("r", i%2), fmt.Sprint("c", i), step, messages(i, i+int(step)))))
@@ -59,7 +59,7 @@ func parityCheckpoints(t *testing.T, st *tally.Store) {
 			ids = append(ids, c.ID)
 		}
 		if !slices.Equal(ids, []string{"c1", "c3", "c2", "c0"}) {
-			t.Errorf("they are %v", ids)
+			t.Errorf("the ids are %v", ids)
 		}
 		if list := need(perstack.JobOf(st, "p06").CheckpointList(ctx)); len(list) != 5 || list[0].ID != "c1" || list[0].RunID != "r1" {
 			t.Errorf("the list is %+v", list)
@@ -76,12 +76,12 @@ func parityCheckpoints(t *testing.T, st *tally.Store) {
 		h := perstack.JobOf(st, "p07")
 		need(h.SaveCheckpointRaw(ctx, events.Raw(raw)))
 		if have := string(need(h.CheckpointBytes(ctx, "c"))); have != raw {
-			t.Errorf("it is\n%s, want\n%s", have, raw)
+			t.Errorf("the checkpoint is\n%s, want\n%s", have, raw)
 		}
 		c := need(h.Checkpoint(ctx, "c"))
 		if len(c.DelegateTo) != 2 || c.DelegateTo[0].Query != "<q>" || c.DelegatedBy.RunID != "r0" || c.Error.StatusCode != 500 || c.RetryCount != 2 || len(c.PendingToolCalls) != 1 ||
 			len(c.PartialToolResults) != 1 || c.ContextWindowUsage != 0.1 || string(c.Metadata) != `{"runtime":"docker","open":{"z":1e-7}}` || c.Usage.CachedInputTokens != 4 || len(c.Unknown) != 1 {
-			t.Errorf("it is %+v", c)
+			t.Errorf("the checkpoint is %+v", c)
 		}
 		c.ID = "again"
 		need(h.SaveCheckpoint(ctx, c))
@@ -99,17 +99,17 @@ func parityCheckpoints(t *testing.T, st *tally.Store) {
 		}
 		latest := need(h.Resume(ctx, ""))
 		if latest.StepNumber != 4 || latest.RunID != "r" || latest.ID == "c3" || len(latest.Messages) != 3 {
-			t.Errorf("after the latest comes %+v", latest)
+			t.Errorf("Resume without an id returned %+v", latest)
 		}
 		if have := need(h.Load(ctx)); have.Status != perstack.JobRunning || have.FinishedAt != 0 {
 			t.Errorf("the job is %+v", have)
 		}
 		one, two := need(h.Resume(ctx, "c1")), need(perstack.JobOf(st, "p18").Resume(ctx, "c1"))
 		if one.ID == two.ID || one.StepNumber != 2 || two.StepNumber != 2 {
-			t.Errorf("two branches are %+v and %+v", one, two)
+			t.Errorf("the checkpoints of the two branches are %+v and %+v", one, two)
 		}
 		if _, err := h.Resume(ctx, "none"); err == nil || err.Error() != "checkpoint not found: none" {
-			t.Errorf("resume of nothing: %v", err)
+			t.Errorf("resume a missing checkpoint: %v", err)
 		}
 		list := need(h.CheckpointList(ctx))
 		parents := 0
@@ -157,7 +157,7 @@ func parityCheckpoints(t *testing.T, st *tally.Store) {
 			t.Error(diff)
 		}
 		if o := need(st.Loader().Outline(ctx, s.Subject(), 0)); len(o.Ledger().Rejected) > 0 {
-			t.Errorf("%+v are rejected", o.Ledger().Rejected)
+			t.Errorf("the records %+v are rejected", o.Ledger().Rejected)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func wantDelegates(t *testing.T, st *tally.Store, children, steps int64) {
 		}
 	}
 	if o := need(st.Loader().Outline(ctx, h.Session().Subject(), 0)); len(o.Ledger().Rejected) > 0 {
-		t.Errorf("%+v are rejected", o.Ledger().Rejected)
+		t.Errorf("the records %+v are rejected", o.Ledger().Rejected)
 	}
 }
 

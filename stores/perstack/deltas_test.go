@@ -35,11 +35,11 @@ func TestFlushWaitsForTheTimer(t *testing.T) {
 	}()
 	select {
 	case <-early:
-		t.Error("it returned before the text was stored")
+		t.Error("Flush returned before the text was stored")
 	case <-time.After(20 * time.Millisecond): // long enough to notice an early return
 		close(release)
 		if <-early {
-			t.Error("it failed, or returned before the text was stored")
+			t.Error("Flush failed, or returned before the text was stored")
 		}
 		return
 	}

@@ -31,20 +31,20 @@ func parityEvents(t *testing.T, st *tally.Store) {
 		metas := need(perstack.GetEventsByRun(ctx, st, "p08", "r"))
 		h := perstack.JobOf(st, "p08")
 		if raw := need(h.EventBytes(ctx, metas[0].Offset)); !bytes.Equal(raw, need(e.Raw())) {
-			t.Errorf("it is %s", raw)
+			t.Errorf("the event is %s", raw)
 		}
 		if runs := need(h.Runs(ctx)); len(runs) != 1 || runs[0].ID != "r" || runs[0].Outcome != "completed" || runs[0].ExpertKey != "coder@1" {
 			t.Errorf("the runs are %+v", runs)
 		}
 		for _, bad := range []perstack.Event{event("p08", "r", "e", "", 1, 1), event("p08", "r", "e", "t", -1, 1), event("p08", "r", "", "t", 1, 1), event("p08", "r", "e", "t", 1, -1)} {
 			if err := perstack.DefaultStoreEvent(ctx, st, bad); err == nil {
-				t.Errorf("%+v is stored", bad)
+				t.Errorf("the invalid event %+v was stored", bad)
 			}
 		}
 	})
 	t.Run("P-09 metas by step, contents by time, up to a step", func(t *testing.T) {
 		if list := need(perstack.GetEventsByRun(ctx, st, "p09", "r")); len(list) != 0 {
-			t.Errorf("there are %v", list)
+			t.Errorf("the events are %v", list)
 		}
 		for i, e := range []struct{ at, step int64 }{{30, 1}, {10, 2}, {20, 1}, {5, 3}} {
 			must(t, perstack.DefaultStoreEvent(ctx, st, event("p09", "r", fmt.Sprint("e", i), fmt.Sprint("type-", i), e.at, e.step)))
@@ -84,7 +84,7 @@ func parityEvents(t *testing.T, st *tally.Store) {
 		record("completeRun", 30, 9)
 		want := need(h.EventList(ctx, "r"))
 		if len(want) != 9 || want[0].StepNumber != 2 || want[8].Type != "completeRun" || want[2].Timestamp+want[3].Timestamp+want[1].Timestamp != 7+253402300800001+17 {
-			t.Errorf("they are %v", want)
+			t.Errorf("the events are %v", want)
 		}
 		if diff := cmp.Diff(want, need(perstack.JobOf(st, "p09-page").EventList(ctx, "r"))); diff != "" {
 			t.Error(diff)
@@ -112,7 +112,7 @@ func parityEvents(t *testing.T, st *tally.Store) {
 			t.Error(err)
 		}
 		if list := need(perstack.GetEventContents(ctx, st, "p10", "r")); len(list) != 2 || list[0].ID != "a" || list[1].ID != "b" {
-			t.Errorf("there are %v", list)
+			t.Errorf("the list is %v", list)
 		}
 	})
 	t.Run("P-09 an event has its lists back, whoever reads it", func(t *testing.T) {
@@ -123,7 +123,7 @@ func parityEvents(t *testing.T, st *tally.Store) {
 		need(h.Record(ctx, e))
 		need(perstack.JobOf(st, "p09-lists").Record(ctx, e)) // a handle without a cache
 		if list := need(perstack.GetEventContents(ctx, st, "p09-lists", "r")); len(list) != 1 || !bytes.Equal(list[0].Payload[0].Value, whole) {
-			t.Errorf("it is %v", list)
+			t.Errorf("the list is %v", list)
 		}
 		metas := need(h.EventList(ctx, "r"))
 		rec := need(st.Log.Record(ctx, metas[0].Offset))
@@ -131,7 +131,7 @@ func parityEvents(t *testing.T, st *tally.Store) {
 			t.Errorf("the record has %d bytes, the messages %d", len(rec.Data), len(whole))
 		}
 		if rec = need(st.Loader().Whole(ctx, rec)); !bytes.Contains(rec.Data, whole) {
-			t.Error("the core does not put it together")
+			t.Error("the record that Loader.Whole returns lacks the message")
 		}
 	})
 }
@@ -150,10 +150,10 @@ func parityLarge(t *testing.T, st *tally.Store) {
 		need(h.Record(ctx, e))
 		again := perstack.JobOf(st, "p24")
 		if have := need(again.Checkpoint(ctx, "c")).Messages; len(have) != 2 || !bytes.Equal(have[0], c.Messages[0]) {
-			t.Error("the checkpoint is another")
+			t.Error("the loaded checkpoint differs from the saved one")
 		}
 		if have := need(again.Events(ctx, "r", perstack.AllSteps)); len(have) != 1 || !bytes.Equal(have[0].Payload[0].Value, big("2")) {
-			t.Error("the event is another")
+			t.Error("the loaded event differs from the recorded one")
 		}
 	})
 }
@@ -179,11 +179,11 @@ func parityLive(t *testing.T, st *tally.Store) {
 				}
 			}
 			if policy == perstack.SampleDeltas && (n < want || n > 40) || policy != perstack.SampleDeltas && n != want {
-				t.Errorf("policy %d keeps %d pieces", policy, n)
+				t.Errorf("policy %d: got %d stored pieces", policy, n)
 			}
 			streams := need(h.Streams(ctx, "r"))
 			if len(streams) != 1 || !streams[0].Finished || streams[0].Text != "whole" {
-				t.Errorf("policy %d leaves %+v", policy, streams)
+				t.Errorf("policy %d: the streams are %+v", policy, streams)
 			}
 		}
 	})
@@ -214,15 +214,15 @@ func parityLive(t *testing.T, st *tally.Store) {
 			need(h.Record(ctx, delta("p38", fmt.Sprint("d", i), piece)))
 		} // the producer sends no further event
 		if text := <-done; text != "one two three" {
-			t.Errorf("the follower has %q", text)
+			t.Errorf("the follower got %q", text)
 		}
 		// The pieces are one event, or more if the machine paused between two.
 		if want := []string{"job saved", "checkpoint saved", "event recorded"}; len(kinds) < 4 || len(kinds) > 6 || !slices.Equal(slices.Compact(kinds), want) {
-			t.Errorf("it saw %v, want %v", kinds, want)
+			t.Errorf("the follower got the events %v, want %v", kinds, want)
 		}
 		streams := need(perstack.JobOf(st, "p38").Streams(ctx, "r"))
 		if len(streams) != 1 || streams[0].Finished || streams[0].Text != "one two three" {
-			t.Errorf("the text is %+v", streams)
+			t.Errorf("the streams are %+v", streams)
 		}
 		must(t, h.Flush(ctx))
 	})

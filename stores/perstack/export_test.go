@@ -13,5 +13,5 @@ func Remembers(st weak.Pointer[tally.Store]) bool {
 	return shared.byStore[st] != nil
 }
 
-// MaxMemories bounds the cached jobs of a store.
+// MaxMemories is the maximum number of cached jobs of a store.
 const MaxMemories = maxMemories

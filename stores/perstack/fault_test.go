@@ -43,7 +43,7 @@ func TestFaults(t *testing.T) {
 		call("SaveSetting, later", 1, func() error { return perstack.StoreRunSetting(ctx, st, setting("j", "r", "k", 1), nil, nil) })
 		call("Resume", 1, func() error { _, err := h.Resume(ctx, "c1"); return err })
 		if list := need(perstack.GetCheckpointsByJobID(ctx, st, "j")); len(list) != 4 || len(list[3].Messages) != 2 && len(list[3].Messages) != 3 {
-			t.Errorf("there are %+v", list)
+			t.Errorf("the checkpoints are %+v", list)
 		}
 	})
 }
@@ -65,16 +65,16 @@ func TestSaveKilled(t *testing.T) {
 			need(perstack.JobOf(st, "j").SaveCheckpoint(ctx, first))
 			left = n
 			if _, err := perstack.JobOf(st, "j").SaveCheckpoint(ctx, second); (err == nil) != (n == 2) {
-				t.Fatalf("it is %v", err)
+				t.Fatalf("the error of the killed process is %v", err)
 			}
 			left = 100
 			if list := need(perstack.JobOf(st, "j").CheckpointList(ctx)); len(list) != 1 && n < 2 {
-				t.Errorf("%d checkpoints are there", len(list))
+				t.Errorf("got %d checkpoints", len(list))
 			}
 			next := perstack.JobOf(st, "j")
 			need(next.SaveCheckpoint(ctx, second))
 			if have := records(t, st); have != 4 {
-				t.Errorf("in the end there are %d records", have)
+				t.Errorf("after the repetition there are %d records", have)
 			}
 			if diff := cmp.Diff([]perstack.Checkpoint{first, second}, need(next.Checkpoints(ctx))); diff != "" {
 				t.Error(diff)
@@ -115,7 +115,7 @@ func TestKilled(t *testing.T) {
 				need(h.Record(t.Context(), ending("j", "r", fmt.Sprint("e", i), int64(i), 5)))
 			}
 			if n := records(t, st); n-had > 2 { // the event and the cost of the last step may have been missing
-				t.Errorf("what was there already is %d records more", n-had)
+				t.Errorf("the repetition of stored calls added %d records", n-had)
 			}
 			if totals := need(h.Totals(t.Context())); totals.Said < done || totals.Said > done+1 || totals.Usage.InputTokens != int64(5*totals.Said) {
 				t.Errorf("after %d steps the totals are %+v", done, totals)

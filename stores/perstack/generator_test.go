@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// A played is an output of a runtime: an event or a checkpoint, as JSON.
+// A played is one output of a runtime: an event or a checkpoint, as JSON.
 type played struct {
 	kind string // type of the event, or "checkpoint"
 	raw  events.Raw

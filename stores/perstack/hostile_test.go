@@ -19,7 +19,7 @@ func TestHostile(t *testing.T) {
 		need(h.Record(ctx, event("j", "r", "e", typ, 1, 1)))
 	}
 	if list := need(h.Events(ctx, "r", perstack.AllSteps)); len(list) != 7 || list[4].Type != "\u001b[31m" {
-		t.Errorf("there are %d events", len(list))
+		t.Errorf("got %d events", len(list))
 	}
 	had := records(t, st)
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
@@ -35,20 +35,20 @@ func TestHostile(t *testing.T) {
 	} {
 		_, err := h.RecordRaw(ctx, events.Raw(raw))
 		if invalid, ok := errors.AsType[*events.InvalidError](err); !ok || invalid.Field == "" {
-			t.Errorf("%s: it is %v", name, err)
+			t.Errorf("%s: got the error %v", name, err)
 		}
 		if _, err := h.SaveCheckpointRaw(ctx, events.Raw(raw)); err == nil {
-			t.Errorf("%s is a checkpoint", name)
+			t.Errorf("%s was accepted as a checkpoint", name)
 		}
 	}
 	if n := records(t, st); n != had {
-		t.Errorf("%d records were written", n-had)
+		t.Errorf("the refused calls wrote %d records", n-had)
 	}
 	if _, err := perstack.JobOf(st, "never").Load(ctx); !errors.Is(err, tally.ErrNotFound) || records(t, st) != had {
-		t.Errorf("reading makes a job: %v", err)
+		t.Errorf("a read created a job: %v", err)
 	}
 	if tree := need(perstack.JobOf(st, "never").Tree(ctx)); len(tree) != 0 {
-		t.Errorf("it has %v", tree)
+		t.Errorf("the tree of the missing job is %v", tree)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestOtherKind(t *testing.T) {
 	_, err2 := h.Save(t.Context(), perstack.CreateInitialJob("j", "coder"))
 	for _, err := range []error{err, err2} {
 		if _, ok := errors.AsType[*tally.KindError](err); !ok {
-			t.Errorf("it is %v", err)
+			t.Errorf("got the error %v", err)
 		}
 	}
 }

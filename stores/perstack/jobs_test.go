@@ -24,20 +24,20 @@ func parityJobs(t *testing.T, st *tally.Store) {
 		before := time.Now().UnixMilli()
 		j := perstack.CreateInitialJob("j", "coder", 7)
 		if j.StartedAt < before || j.StartedAt > time.Now().UnixMilli() {
-			t.Errorf("it started at %d", j.StartedAt)
+			t.Errorf("the job started at %d", j.StartedAt)
 		}
 		j.StartedAt = 1700000000000
 		const zero = `{"inputTokens":0,"outputTokens":0,"reasoningTokens":0,"totalTokens":0,"cachedInputTokens":0}`
 		if raw, want := need(j.Raw()), `{"id":"j","status":"running","coordinatorExpertKey":"coder","totalSteps":0,"maxSteps":7,"usage":`+zero+`,"startedAt":1700000000000}`; string(raw) != want {
-			t.Errorf("it is\n%s, want\n%s", raw, want)
+			t.Errorf("the job is\n%s, want\n%s", raw, want)
 		}
 		if raw := need(perstack.CreateInitialJob("j", "coder").Raw()); bytes.Contains(raw, []byte("maxSteps")) {
-			t.Errorf("without a maximum it is %s", raw)
+			t.Errorf("the job without a maximum is %s", raw)
 		}
 	})
 	t.Run("P-03 no job, none listed", func(t *testing.T) {
 		if list := need(perstack.GetAllJobs(ctx, st)); len(list) != 0 {
-			t.Errorf("there are %v", list)
+			t.Errorf("the jobs are %v", list)
 		}
 	})
 	t.Run("P-03 those that started last, as they say now", func(t *testing.T) {
@@ -76,17 +76,17 @@ func parityJobs(t *testing.T, st *tally.Store) {
 			t.Error(diff)
 		}
 		if _, err := perstack.RetrieveJob(ctx, st, "none"); !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("a missing job is %v", err)
+			t.Errorf("retrieve a missing job: %v", err)
 		}
 		bad := j
 		bad.Status = "paused"
 		if err := perstack.StoreJob(ctx, st, bad); !isInvalid(err, "job.status") {
-			t.Errorf("an invalid job is stored: %v", err)
+			t.Errorf("store an invalid job: %v", err)
 		}
 		_, err := st.Session("job/p02-bad").Create(ctx, events.SessionCreated{Kind: events.KindJob, CreatedAt: "2026-01-01T00:00:00Z", Raw: events.Raw(`{"id":"p02-bad"}`)})
 		must(t, err)
 		if _, err := perstack.RetrieveJob(ctx, st, "p02-bad"); !isInvalid(err, "job.status") {
-			t.Errorf("an invalid job is retrieved: %v", err)
+			t.Errorf("retrieve an invalid job: %v", err)
 		}
 	})
 	t.Run("P-02 what changes is changed in the bytes that are there", func(t *testing.T) {
@@ -98,12 +98,12 @@ func parityJobs(t *testing.T, st *tally.Store) {
 		had := records(t, st)
 		must(t, perstack.StoreJob(ctx, st, j))
 		if n := records(t, st); n != had {
-			t.Errorf("the same job again is %d events", n-had)
+			t.Errorf("a save of the same job added %d events", n-had)
 		}
 		j.TotalSteps = 3
 		must(t, perstack.StoreJob(ctx, st, j))
 		if have, want := string(need(h.JobBytes(ctx))), strings.Replace(raw, `"totalSteps":0`, `"totalSteps":3`, 1); have != want {
-			t.Errorf("it is\n%s, want\n%s", have, want)
+			t.Errorf("the job is\n%s, want\n%s", have, want)
 		}
 	})
 	t.Run("P-03 jobs are listed newest first, the invalid one is left out", func(t *testing.T) {
@@ -117,7 +117,7 @@ func parityJobs(t *testing.T, st *tally.Store) {
 			ids = append(ids, j.ID)
 		}
 		if len(ids) < 4 || !slices.Equal(ids[:3], []string{"p03-c", "p03-a", "p03-b"}) || slices.Contains(ids, "p02-bad") {
-			t.Errorf("they are %v", ids)
+			t.Errorf("the ids are %v", ids)
 		}
 	})
 	t.Run("P-16 a job that ended runs again", func(t *testing.T) {
@@ -142,10 +142,10 @@ func parityJobs(t *testing.T, st *tally.Store) {
 			j.Status = status
 			must(t, perstack.StoreJob(ctx, st, j))
 			if have := need(perstack.RetrieveJob(ctx, st, j.ID)).Status; have != status {
-				t.Errorf("%s is %s", status, have)
+				t.Errorf("the status %s is read as %s", status, have)
 			}
 			if list := need(perstack.Jobs(ctx, st, perstack.Query{Status: status})); !slices.ContainsFunc(list, func(have perstack.Job) bool { return have.ID == j.ID }) {
-				t.Errorf("%s is not listed by its status", status)
+				t.Errorf("the list by the status %s lacks its job", status)
 			}
 		}
 		for i, status := range []perstack.CheckpointStatus{perstack.CheckpointInit, perstack.CheckpointProceeding, perstack.CheckpointCompleted, perstack.CheckpointStoppedByInteractiveTool,
@@ -154,7 +154,7 @@ func parityJobs(t *testing.T, st *tally.Store) {
 			c.Status = status
 			must(t, perstack.DefaultStoreCheckpoint(ctx, st, c))
 			if have := need(perstack.DefaultRetrieveCheckpoint(ctx, st, "p26", c.ID)).Status; have != status {
-				t.Errorf("%s is %s", status, have)
+				t.Errorf("the status %s is read as %s", status, have)
 			}
 		}
 	})
@@ -183,7 +183,7 @@ func parityPaths(t *testing.T, _ *tally.Store) {
 				}
 			}
 			if _, err := os.Stat(root); err == nil {
-				t.Error("asking for a path makes it")
+				t.Error("the call created the path that it returned")
 			}
 		}
 	})
@@ -215,7 +215,7 @@ func parityProjects(t *testing.T, st *tally.Store) {
 			list := need(perstack.GetAllJobs(ctx, in))
 			c := need(perstack.DefaultRetrieveCheckpoint(ctx, in, "same", "c"))
 			if len(list) != 1 || list[0].CoordinatorExpertKey != project || c.StepNumber != int64(i) || need(perstack.GetEventsByRun(ctx, in, "same", "r"))[0].Type != project {
-				t.Errorf("%s has %+v and %+v", project, list, c)
+				t.Errorf("project %s has the jobs %+v and the checkpoint %+v", project, list, c)
 			}
 		}
 	})
@@ -224,12 +224,12 @@ func parityProjects(t *testing.T, st *tally.Store) {
 			j := perstack.CreateInitialJob(id, "coder")
 			must(t, perstack.StoreJob(ctx, st, j))
 			if have := need(perstack.RetrieveJob(ctx, st, id)); have.ID != id {
-				t.Errorf("%q is %q", id, have.ID)
+				t.Errorf("the job %q has the id %q", id, have.ID)
 			}
 		}
 		for _, id := range []string{"", strings.Repeat("x", 600)} {
 			if err := perstack.StoreJob(ctx, st, perstack.CreateInitialJob(id, "coder")); err == nil {
-				t.Errorf("a job of the id %.9q is stored", id)
+				t.Errorf("a job with the id %.9q was stored", id)
 			}
 		}
 	})

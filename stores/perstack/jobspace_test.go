@@ -77,7 +77,7 @@ func playInto(t testing.TB, h *perstack.Handle, steps, size int) (*runtime, orig
 	r.play(steps)
 	for _, typ := range states {
 		if !seen[typ] {
-			t.Fatalf("no %s was recorded", typ)
+			t.Fatalf("the runtime emitted no %s", typ)
 		}
 	}
 	return r, o

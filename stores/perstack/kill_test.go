@@ -69,7 +69,7 @@ func killInCalls(t *testing.T, kills int, at func(n int) (where string, others [
 		where, others := at(n)
 		done = killInCall(t, where, done, random, others...)
 		if !done.check(t, where) {
-			t.Fatalf("kill %d, after %+v", n, done)
+			t.Fatalf("failed at kill %d, after %+v", n, done)
 		}
 		if n%killsOfOne == killsOfOne-1 {
 			rounds, resumed = rounds+done.rounds(), resumed+len(done.resumed)
@@ -80,7 +80,7 @@ func killInCalls(t *testing.T, kills int, at func(n int) (where string, others [
 	rounds, resumed = rounds+done.rounds(), resumed+len(done.resumed)
 	t.Logf("%d rounds of calls returned, %d resumed", rounds, resumed)
 	if rounds == 0 {
-		t.Error("no round of calls was ever made: the test showed nothing")
+		t.Error("no copy completed a round of calls")
 	}
 }
 
@@ -195,7 +195,7 @@ func killInCall(t *testing.T, where string, done made, random *rand.Rand, others
 	}
 	_ = cmd.Wait() // it was killed
 	if len(strikes) > 0 {
-		t.Error("it ended by itself")
+		t.Error("the copy ended before its kill")
 	}
 	return done
 }
@@ -209,7 +209,7 @@ func (m made) check(t *testing.T, where string) bool {
 	h := perstack.JobOf(st, "j")
 	if m.job > 0 {
 		if j := need(h.Load(ctx)); j.TotalSteps < int64(m.job-1) || j.TotalSteps > int64(m.job) {
-			t.Errorf("the job has %d steps, %d were stored", j.TotalSteps, m.job)
+			t.Errorf("the job has %d steps, want %d", j.TotalSteps, m.job)
 		}
 	}
 	for round := range m.checkpoint {
@@ -236,12 +236,12 @@ func (m made) whole(t *testing.T, h *perstack.Handle) {
 	t.Helper()
 	ctx, seen, ends := t.Context(), make(map[string]bool), 0
 	if list, whole := need(h.CheckpointList(ctx)), need(h.Checkpoints(ctx)); len(list) != len(whole) {
-		t.Errorf("%d of %d checkpoints can be read", len(whole), len(list))
+		t.Errorf("read %d of %d checkpoints", len(whole), len(list))
 	}
 	for round := 0; round <= max(m.event, m.end); round += 7 {
 		for _, e := range need(h.Events(ctx, runOf(round), perstack.AllSteps)) {
 			if seen[e.ID] {
-				t.Errorf("event %s is there twice", e.ID)
+				t.Errorf("event %s is stored twice", e.ID)
 			}
 			if seen[e.ID] = true; e.Type == "continueToNextStep" {
 				ends++
@@ -250,12 +250,12 @@ func (m made) whole(t *testing.T, h *perstack.Handle) {
 	}
 	for round := range m.event {
 		if !seen[fmt.Sprint("e", round)] {
-			t.Errorf("event %d is gone", round)
+			t.Errorf("event %d is missing", round)
 		}
 	}
 	for round := range m.end {
 		if !seen[fmt.Sprint("f", round)] {
-			t.Errorf("the end of step %d is gone", round)
+			t.Errorf("the end of step %d is missing", round)
 		}
 	}
 	o, err := h.Session().Store().Loader().Outline(ctx, h.Session().Subject(), 0)
@@ -264,10 +264,10 @@ func (m made) whole(t *testing.T, h *perstack.Handle) {
 	}
 	must(t, err)
 	if rejected := o.Ledger().Rejected; len(rejected) > 0 {
-		t.Errorf("rejected are %+v", rejected)
+		t.Errorf("the records %+v are rejected", rejected)
 	}
 	if costs := need(h.Totals(ctx)).Said; costs < m.end || costs > ends {
-		t.Errorf("%d steps ended, %d of them are known to have, and %d costs are there", ends, m.end, costs)
+		t.Errorf("got %d ends of steps, %d of them acknowledged, and %d costs", ends, m.end, costs)
 	}
 }
 
@@ -284,6 +284,6 @@ func (m made) again(t *testing.T, st *tally.Store) {
 		must(t, perstack.StoreJob(ctx, st, need(perstack.JobOf(st, "j").Load(ctx))))
 	}
 	if n := records(t, st) - had; n > 0 {
-		t.Errorf("what was there already is %d records more", n)
+		t.Errorf("the repetition of stored calls added %d records", n)
 	}
 }

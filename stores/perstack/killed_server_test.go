@@ -65,11 +65,11 @@ func TestSaveKilledOnServer(t *testing.T) {
 				there = append(there, second)
 			}
 			if diff := cmp.Diff(there, need(h.Checkpoints(t.Context()))); diff != "" || records(t, st) != 2+n {
-				t.Errorf("%d records are there, and %s", records(t, st), diff)
+				t.Errorf("got %d records and the difference %s", records(t, st), diff)
 			}
 			need(h.SaveCheckpoint(t.Context(), second))
 			if diff := cmp.Diff([]perstack.Checkpoint{first, second}, need(h.Checkpoints(t.Context()))); diff != "" || records(t, st) != 4 {
-				t.Errorf("in the end %d records are there, and %s", records(t, st), diff)
+				t.Errorf("after the repetition: got %d records and the difference %s", records(t, st), diff)
 			}
 		})
 	}
@@ -102,7 +102,7 @@ func killInSave(t *testing.T, s *storetest.Server, until string) {
 	must(t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || lines.Text() != "saved" {
-		t.Fatalf("it says %q", lines.Text())
+		t.Fatalf("the copy reports %q", lines.Text())
 	}
 	ended := make(chan struct{})
 	if until != "" {
@@ -112,10 +112,10 @@ func killInSave(t *testing.T, s *storetest.Server, until string) {
 		select {
 		case <-held:
 		case <-ended:
-			t.Error("it ended by itself")
+			t.Error("the copy ended before its kill")
 		}
 	} else if need(fmt.Fprintln(in)); !lines.Scan() || lines.Text() != "saved" {
-		t.Errorf("it says %q", lines.Text())
+		t.Errorf("the copy reports %q", lines.Text())
 	}
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed

@@ -56,7 +56,7 @@ func TestLive(t *testing.T) {
 			isThere(t, filepath.Join(perstack.DefaultGetRunDir(id, c.RunID), "run-setting.json"))
 			must(t, perstack.DefaultStoreEvent(ctx, st, event(id, c.RunID, "e", "startRun", 7, 1)))
 			if list := need(filepath.Glob(filepath.Join(filepath.Clean(perstack.DefaultGetRunDir(id, c.RunID)), "event-7-1-startRun.json"))); len(list) != 1 {
-				t.Errorf("%q: the event is in %v", id, list)
+				t.Errorf("%q: the list of events is %v", id, list)
 			}
 		}
 		want, r := layouttest.Exported(t, st, layout)
@@ -70,19 +70,19 @@ func TestLive(t *testing.T) {
 		must(t, perstack.StoreRunSetting(ctx, st, s, nil, nil))
 		own := filepath.Join(perstack.DefaultGetRunDir("p13", "r"), "run-setting.json")
 		if have := isThere(t, own); !bytes.Equal(have, need(s.Raw())) {
-			t.Errorf("it is %s", have)
+			t.Errorf("the file is %s", have)
 		}
 		s = setting("p13", "r2", "sk-key", 1)
 		must(t, perstack.StoreRunSetting(ctx, st, s, files, func(_, run string) string { return filepath.Join(elsewhere, run) }))
 		for _, path := range []string{filepath.Join(elsewhere, "r2", "run-setting.json"), filepath.Join(perstack.DefaultGetRunDir("p13", "r2"), "run-setting.json")} {
 			if have := isThere(t, path); !bytes.Equal(have, need(s.Raw())) {
-				t.Errorf("%s is %s", path, have)
+				t.Errorf("the file %s is %s", path, have)
 			}
 		}
 		had := records(t, st)
 		must(t, perstack.StoreRunSetting(ctx, st, setting("p13", "r3", "k", 1), perstack.FileOnly(files), func(_, run string) string { return filepath.Join(elsewhere, run) }))
 		if _, err := os.Lstat(perstack.DefaultGetRunDir("p13", "r3")); !errors.Is(err, fs.ErrNotExist) || records(t, st) != had {
-			t.Errorf("the file alone: %v", err)
+			t.Errorf("read a file that is not in the log: %v", err)
 		}
 	})
 	t.Run("P-13 what another program writes there is stored", func(t *testing.T) {
@@ -92,29 +92,29 @@ func TestLive(t *testing.T) {
 		must(t, os.WriteFile(path, need(json.Marshal(j)), 0o600))
 		must(t, st.KeepFiles(ctx, layout.Name(), folder)) // at once, without delay
 		if have := need(perstack.RetrieveJob(ctx, st, "plain")); have.TotalSteps != 9 || have.Status != perstack.JobCompleted {
-			t.Errorf("it is %+v", have)
+			t.Errorf("the job is %+v", have)
 		}
 	})
 	t.Run("D-41 the files alone give equal jobs", func(t *testing.T) {
 		other := need(st.In("alone"))
 		need(layout.Import(ctx, other, filepath.Dir(folder), layouts.ImportOptions{}))
 		if have, want := need(perstack.GetAllJobs(ctx, other)), need(perstack.GetAllJobs(ctx, st)); !reflect.DeepEqual(have, want) {
-			t.Errorf("jobs %+v, want %+v", have, want)
+			t.Errorf("the jobs are %+v, want %+v", have, want)
 		}
 		for _, j := range need(perstack.GetAllJobs(ctx, st)) {
-			// Everything but the mark of an import's own threads.
+			// The comparison ignores the mark of an import's own threads.
 			have, want := need(other.Session("job/"+j.ID).Load(ctx, "")), need(st.Session("job/"+j.ID).Load(ctx, ""))
 			for name := range want.Threads {
 				have.Threads[name].Meta = want.Threads[name].Meta
 			}
 			if len(want.Threads) != len(have.Threads) || have.Threads.Hash() != want.Threads.Hash() {
-				t.Errorf("%q: threads %v, want %v", j.ID, have.Threads, want.Threads)
+				t.Errorf("%q: the threads are %v, want %v", j.ID, have.Threads, want.Threads)
 			}
 			if have, want := need(perstack.GetCheckpointsByJobID(ctx, other, j.ID)), need(perstack.GetCheckpointsByJobID(ctx, st, j.ID)); !reflect.DeepEqual(have, want) {
-				t.Errorf("%q: checkpoints %+v, want %+v", j.ID, have, want)
+				t.Errorf("%q: the checkpoints are %+v, want %+v", j.ID, have, want)
 			}
 			if have, want := need(perstack.GetEventContents(ctx, other, j.ID, "r/"+j.ID)), need(perstack.GetEventContents(ctx, st, j.ID, "r/"+j.ID)); !reflect.DeepEqual(have, want) {
-				t.Errorf("%q: events %+v, want %+v", j.ID, have, want)
+				t.Errorf("%q: the events are %+v, want %+v", j.ID, have, want)
 			}
 		}
 		if have, want := need(perstack.GetAllRuns(ctx, other)), need(perstack.GetAllRuns(ctx, st)); len(have) != len(want) {

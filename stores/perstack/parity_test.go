@@ -18,7 +18,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// The behavior of the original, on every backend.
+// TestParity checks the behavior of the original, on every backend.
 func TestParity(t *testing.T) {
 	withKey(t)
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
@@ -38,12 +38,12 @@ func parityTotals(t *testing.T, st *tally.Store) {
 			need(h.SaveCheckpoint(ctx, c))
 		}
 		if have := need(h.Totals(ctx)); have.Usage.InputTokens != 200 || have.Steps != 2 || have.Said != 0 {
-			t.Errorf("by checkpoints they are %+v", have)
+			t.Errorf("the totals by checkpoints are %+v", have)
 		}
 		bare := perstack.JobOf(st, "p15-bare")
 		need(bare.Session().Append(ctx, log.Any, &events.CheckpointSaved{ID: "c", Kind: events.CheckpointStep, Step: 4, Raw: events.Raw(`{"id":"c"}`)}))
 		if have := need(bare.Totals(ctx)); have.Steps != 4 || have.Usage.TotalTokens != 0 {
-			t.Errorf("by a checkpoint that does not say they are %+v", have)
+			t.Errorf("the totals after a checkpoint without usage are %+v", have)
 		}
 		for _, child := range []string{"a", "b"} { // at the same time, below the run: each reports its own usage
 			need(h.Record(ctx, ending("p15", child, "e", 3, 7)))
@@ -84,7 +84,7 @@ func parityRuns(t *testing.T, st *tally.Store) {
 		}
 		const want = "(root< >(left<c0 t1>(below<c-left t3>()), right<c0 t2>()), loop<c-loop t4>(), lost<c9 t5>())"
 		if have := tree(need(h.Tree(ctx))); have != want {
-			t.Errorf("it is\n%s, want\n%s", have, want)
+			t.Errorf("the run is\n%s, want\n%s", have, want)
 		}
 	})
 }
@@ -99,7 +99,7 @@ func parityQueries(t *testing.T, st *tally.Store) {
 		_, err3 := h.MostRecentCheckpoint(ctx)
 		for i, want := range []string{"No runs found", "No runs found for job X", "No checkpoints found for job X"} {
 			if have := []error{err, err2, err3}[i]; have == nil || have.Error() != want || !errors.Is(have, tally.ErrNotFound) {
-				t.Errorf("it is %v, want %s", have, want)
+				t.Errorf("got the error %v, want %s", have, want)
 			}
 		}
 		for i, key := range []string{"a", "b", "a"} {

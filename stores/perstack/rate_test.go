@@ -96,7 +96,7 @@ func TestRate(t *testing.T) {
 		t.Run("P-33 a sync is shared by several runs", func(t *testing.T) {
 			testkit.NotUnderRace(t) // with it, appends take longer than syncs
 			if t.Logf("%d syncs", times); times == 0 || times >= int64(runs*each) {
-				t.Errorf("%d syncs for %d events", times, runs*each)
+				t.Errorf("got %d syncs for %d events, want fewer", times, runs*each)
 			}
 		})
 	})

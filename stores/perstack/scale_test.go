@@ -162,7 +162,7 @@ func readsAtMost(t *testing.T, steps int, beside int64, count func() int64, call
 				}
 				time.Sleep(10 * time.Millisecond) // for the concurrent readers
 			}
-			t.Errorf("it reads %d records", tries)
+			t.Errorf("the call read %d records, want fewer", tries)
 		})
 	}
 }

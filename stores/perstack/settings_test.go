@@ -32,7 +32,7 @@ func paritySettings(t *testing.T, st *tally.Store) {
 		must(t, perstack.StoreRunSetting(ctx, st, later, nil, nil))
 		have := need(h.Setting(ctx, "r"))
 		if have.UpdatedAt < 1700000000000 || have.StartedAt != 1000 {
-			t.Errorf("it was updated at %d", have.UpdatedAt)
+			t.Errorf("UpdatedAt is %d", have.UpdatedAt)
 		}
 		have.UpdatedAt = 1000
 		first.ReasoningBudget, first.MaxSteps, first.MaxRetries, first.Timeout = events.Raw(`"low"`), 100, 5, 300000 // defaults that the original adds when it writes the setting again
@@ -53,32 +53,32 @@ func paritySettings(t *testing.T, st *tally.Store) {
 		t.Setenv("TALLY_SECRET_KEY_FILE", "")
 		had := records(t, st)
 		if err := perstack.StoreRunSetting(ctx, st, setting("p11-none", "r", "sk-ant-canary-0123456789", 1), nil, nil); !errors.Is(err, perstack.ErrNoKey) {
-			t.Errorf("it is %v", err)
+			t.Errorf("got the error %v", err)
 		}
 		s := setting("p11-none", "r", "sk", 1)
 		s.ProviderConfig = events.Raw(`{"providerName":"ollama"}`)
 		s.ExpertKey = "sk-ant-REDACTED"
 		var suspect *perstack.SuspectError
 		if err := perstack.StoreRunSetting(ctx, st, s, nil, nil); !errors.As(err, &suspect) || strings.Contains(err.Error(), "canary") {
-			t.Errorf("what looks like a key is %v", err)
+			t.Errorf("store a value that looks like a key: %v", err)
 		}
 		if n := records(t, st); n != had {
-			t.Errorf("%d events were written", n-had)
+			t.Errorf("the refused calls wrote %d events", n-had)
 		}
 		s.ExpertKey = "coder"
 		must(t, perstack.StoreRunSetting(ctx, st, s, nil, nil)) // a setting without secrets
 		if _, err := perstack.JobOf(st, "p11").Setting(ctx, "r"); !errors.Is(err, perstack.ErrNoKey) {
-			t.Errorf("what is sealed is read without a key: %v", err)
+			t.Errorf("read a sealed setting without a key: %v", err)
 		}
 		if list := need(perstack.GetAllRuns(ctx, st)); len(list) < 2 {
-			t.Errorf("without a key %d runs are listed", len(list))
+			t.Errorf("the list without a key has %d runs", len(list))
 		}
 	})
 	t.Run("P-12 events may come before the setting", func(t *testing.T) {
 		must(t, perstack.DefaultStoreEvent(ctx, st, event("p12", "r", "e", "startRun", 1, 1)))
 		must(t, perstack.StoreRunSetting(ctx, st, setting("p12", "r", "k", 7), nil, nil))
 		if have := need(perstack.JobOf(st, "p12").Setting(ctx, "r")); have.StartedAt != 7 {
-			t.Errorf("it is %+v", have)
+			t.Errorf("the setting is %+v", have)
 		}
 	})
 	t.Run("P-13 with an adapter the file is written and the event appended", func(t *testing.T) {
@@ -96,7 +96,7 @@ func paritySettings(t *testing.T, st *tally.Store) {
 		must(t, perstack.StoreRunSetting(ctx, st, s, perstack.FileOnly(files), dirOf))
 		have := need(perstack.ParseRunSetting(need(os.ReadFile(path))))
 		if have.Model == "ignored" || have.UpdatedAt <= 100 || records(t, st) != had {
-			t.Errorf("the file alone: %+v, %d events", have, records(t, st)-had)
+			t.Errorf("FileOnly: the setting is %+v, %d events were written", have, records(t, st)-had)
 		}
 		t.Chdir(t.TempDir())
 		must(t, perstack.StoreRunSetting(ctx, st, setting("p13", "r2", "k", 1), perstack.FileOnly(files), nil))
@@ -116,7 +116,7 @@ func paritySettings(t *testing.T, st *tally.Store) {
 			runs = append(runs, s.JobID+" "+s.RunID)
 		}
 		if !slices.Equal(runs, []string{"p14-a r2", "p14-b r1", "p14-a r0"}) {
-			t.Errorf("they are %v", runs)
+			t.Errorf("the runs are %v", runs)
 		}
 
 		// The start of a run, its name, its job and the order of storing do not matter.
@@ -133,10 +133,10 @@ func paritySettings(t *testing.T, st *tally.Store) {
 			return ids
 		}
 		if have, want := order(need(perstack.GetAllRuns(ctx, own))), "j0 r7, j0 r9, j0 r5, j1 r6, j1 r8, "; have != want {
-			t.Errorf("they are %s, want %s", have, want)
+			t.Errorf("the settings are %s, want %s", have, want)
 		}
 		if have, want := order(need(perstack.JobOf(own, "j0").Settings(ctx))), "j0 r7, j0 r9, j0 r5, "; have != want {
-			t.Errorf("of one job they are %s, want %s", have, want)
+			t.Errorf("the settings of one job are %s, want %s", have, want)
 		}
 	})
 }

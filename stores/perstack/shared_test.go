@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// The cache of a store goes away with the store, and is bounded.
+// The cache of a store is bounded, and is freed with the store.
 func TestRemembered(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	use := func(in *tally.Store) weak.Pointer[tally.Store] {
@@ -22,14 +22,14 @@ func TestRemembered(t *testing.T) {
 		}
 		need(perstack.DefaultRetrieveCheckpoint(t.Context(), in, "j0", "c")) // it was dropped from the cache
 		if !perstack.Remembers(weak.Make(in)) {
-			t.Fatal("a store that is used is not remembered")
+			t.Fatal("a store in use has no cache")
 		}
 		return weak.Make(in)
 	}
 	used := use(need(st.In("other")))
 	for deadline := time.Now().Add(5 * time.Minute); perstack.Remembers(used); {
 		if time.Now().After(deadline) {
-			t.Fatal("a store that is gone is remembered")
+			t.Fatal("the cache of a freed store remains")
 		}
 		debug.FreeOSMemory() // runs a collection
 	}

@@ -34,7 +34,7 @@ func TestShown(t *testing.T) {
 			}
 			head, herr := st.Log.Head(ctx)
 			if herr != nil || len(asked) != 1 || asked[0] != head {
-				t.Errorf("asked for the files as of %v, want once, as of %v: %v", asked, head, herr)
+				t.Errorf("waited for files as of %v, want one wait as of %v: %v", asked, head, herr)
 			}
 		})
 	}

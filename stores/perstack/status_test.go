@@ -10,18 +10,18 @@ import (
 func TestStatuses(t *testing.T) {
 	for _, s := range perstack.JobStatuses {
 		if got := perstack.JobStatusOf(s.InSession()); s.InSession() == "" || got != s {
-			t.Errorf("%s is %q in a session, and that %q", s, s.InSession(), got)
+			t.Errorf("the status %s is %q in a session, which is read as %q", s, s.InSession(), got)
 		}
 	}
 	if got := perstack.JobStatusOf("archived"); got != "" {
-		t.Errorf("archived: %q", got)
+		t.Errorf("the status archived is read as %q", got)
 	}
 	for s, want := range map[perstack.CheckpointStatus]perstack.JobStatus{
 		"": "running", "init": "running", "proceeding": "running", "stoppedByDelegate": "running", "completed": "completed",
 		"stoppedByInteractiveTool": "stoppedByInteractiveTool", "stoppedByExceededMaxSteps": "stoppedByMaxSteps", "stoppedByError": "stoppedByError",
 	} {
 		if got := s.Job(); got != want {
-			t.Errorf("a checkpoint that is %q: the job is %q, want %q", s, got, want)
+			t.Errorf("for a checkpoint with the status %q the job's status is %q, want %q", s, got, want)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func TestMembersOfZero(t *testing.T) {
 			must(t, perstack.StoreJob(ctx, st, need(perstack.RetrieveJob(ctx, st, h.ID()))))
 			must(t, perstack.DefaultStoreCheckpoint(ctx, st, need(perstack.DefaultRetrieveCheckpoint(ctx, st, h.ID(), "c"))))
 			if a, b := need(h.JobBytes(ctx)), need(h.CheckpointBytes(ctx, "c")); !slices.Equal(a, job) || !slices.Equal(b, point) || records(t, st) != had {
-				t.Fatalf("%d more records:\n%s\n%s\nbecame\n%s\n%s", records(t, st)-had, job, point, a, b)
+				t.Fatalf("a save added %d records:\n%s\n%s\nbecame\n%s\n%s", records(t, st)-had, job, point, a, b)
 			}
 		}
 	})
@@ -129,17 +129,17 @@ func TestMembersOfZero(t *testing.T) {
 		j.StartedAt = 1700000000000
 		const want = `{"id":"zero","status":"running","coordinatorExpertKey":"coder","totalSteps":0,"maxSteps":0,` + zeroUsage + `,"startedAt":1700000000000}`
 		if raw := need(j.Raw()); string(raw) != want {
-			t.Errorf("it is\n%s, want\n%s", raw, want)
+			t.Errorf("the job is\n%s, want\n%s", raw, want)
 		}
 		must(t, perstack.StoreJob(t.Context(), st, j))
 		loaded := need(perstack.RetrieveJob(t.Context(), st, "zero"))
 		loaded.MaxSteps = 4
 		if raw := need(loaded.Raw()); string(raw) != strings.Replace(want, `"maxSteps":0`, `"maxSteps":4`, 1) {
-			t.Errorf("with another maximum it is %s", raw)
+			t.Errorf("the job with another maximum is %s", raw)
 		}
 		need(perstack.JobOf(st, "zero").Update(t.Context(), func(j *perstack.Job) error { j.MaxSteps = 4; return nil }))
 		if raw := need(perstack.JobOf(st, "zero").JobBytes(t.Context())); string(raw) != strings.Replace(want, `"maxSteps":0`, `"maxSteps":4`, 1) {
-			t.Errorf("with another maximum it is stored as %s", raw)
+			t.Errorf("the job with another maximum is stored as %s", raw)
 		}
 	})
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// Acceptance lines that concern several parts of a team.
+// TestLines runs the acceptance lines that concern several parts of a team.
 func TestLines(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("D-34 a rewind keeps what was, and a branch is independent", func(t *testing.T) { lineBranches(t, st) })
@@ -97,18 +97,18 @@ func lineMergeOrder(t *testing.T, st *tally.Store) {
 		return ids
 	}
 	if got := seen(); !slices.Equal(got, []string{"c ready", "a ready", "b ready"}) {
-		t.Errorf("at first: %q", got)
+		t.Errorf("the order at first is %q", got)
 	}
 	m := need(k.m.TryClaim(ctx, "merger"))
 	if got := seen(); !slices.Equal(got, []string{"c claimed", "a ready", "b ready"}) {
-		t.Errorf("while one is merged: %q", got)
+		t.Errorf("the order during a merge is %q", got)
 	}
 	if _, err := k.m.TryClaim(ctx, "another"); err == nil {
-		t.Error("two are merged at once")
+		t.Error("two changesets were claimed for a merge at once")
 	}
 	must(t, m.Apply(ctx))
 	if got := seen(); !slices.Equal(got, []string{"a ready", "b ready"}) {
-		t.Errorf("in the end: %q", got)
+		t.Errorf("the order in the end is %q", got)
 	}
 }
 
@@ -138,7 +138,7 @@ func lineOrphans(t *testing.T, st *tally.Store) {
 		return list
 	}
 	if list := mine(); len(list) > 0 {
-		t.Errorf("while both live: %q", list)
+		t.Errorf("the orphans while both agents live are %q", list)
 	}
 	must(t, gone.Reap(ctx, "nobody answers"))
 	want := []string{events.Document("", "doc", "orphan of "+gone.ID()).String(), events.Document("", "overlay", "a1/of "+gone.ID()).String(),
@@ -153,7 +153,7 @@ func lineOrphans(t *testing.T, st *tally.Store) {
 		daemonDecides(t, work, at.Add(time.Duration(n+1)*(time.Hour+time.Minute)), daemons...)
 	}
 	if list := mine(); len(list) > 0 {
-		t.Errorf("after the windows: %q", list)
+		t.Errorf("the orphans after the windows are %q", list)
 	}
 	outcome := func(id string) string { return need(k.m.Queue().Get(ctx, id)).Outcome }
 	if outcome("old") != projector.OutcomeExpired || outcome("of "+alive.ID()) != "" || outcome("of "+gone.ID()) == "" {
@@ -213,10 +213,10 @@ func lineDaemons(t *testing.T, st *tally.Store) {
 	before := inboxRecords(t, st)
 	daemonDecides(t, daemonScan(st), far, daemonsOf(st)...)
 	if n := inboxRecords(t, st); n != before {
-		t.Errorf("what was decided is decided again: %d records", n-before)
+		t.Errorf("a second look added %d records", n-before)
 	}
 	if mail := inboxAll(t, st, "asker"); len(mail) != each {
-		t.Errorf("the asker is told %d times of %d", len(mail), each)
+		t.Errorf("the sender got %d notices, want %d", len(mail), each)
 	}
 	for n := range each {
 		if s := need(q.Get(ctx, fmt.Sprint(n))); s.State != tavern.ItemDead || len(s.History) != 1 {
@@ -236,7 +236,7 @@ func lineDaemons(t *testing.T, st *tally.Store) {
 			}
 		}
 		if revisions != 1 {
-			t.Errorf("the document of the dead was deleted %d times", revisions)
+			t.Errorf("the document of the ended agent was deleted %d times", revisions)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func TestAgentTravels(t *testing.T) {
 			}
 			a, b := need(tavern.AgentOf(st, agentID).Info(ctx)), need(tavern.AgentOf(other, agentID).Info(ctx))
 			if a.State != b.State || !slices.Equal(a.Commitments, b.Commitments) || string(a.Node) != string(b.Node) {
-				t.Errorf("%+v and %+v", a, b)
+				t.Errorf("the agents are %+v and %+v", a, b)
 			}
 		})
 		t.Run("D-32 the log of sessions", func(t *testing.T) {

@@ -32,20 +32,20 @@ func TestAgentDue(t *testing.T) {
 		t.Run("an agent whose lease is over is lost", func(t *testing.T) {
 			a := agentAt(t, st, "working", []string{"working"})
 			if d := decide(a, now.Add(1000*time.Hour)); d.Parts != nil || !d.Next.IsZero() {
-				t.Errorf("without a lease: %+v", d)
+				t.Errorf("the decision without a lease is %+v", d)
 			}
 			l := need(a.Lease(ctx, "w", time.Minute))
 			if d := decide(a, l.Until.Add(-time.Second)); d.Parts != nil || d.Next.Sub(l.Until).Abs() > time.Millisecond {
-				t.Errorf("before: %+v", d)
+				t.Errorf("the decision before the lease's end is %+v", d)
 			}
 			_, err := a.Lease(ctx, "v", time.Minute)
 			if e, ok := errors.AsType[*tally.LeaseError](err); !ok || e.Lease.Holder != "w" {
-				t.Errorf("somebody else: %v", err)
+				t.Errorf("lease by another holder: %v", err)
 			}
 			stale := decide(a, l.Until.Add(time.Second))
 			need(a.Lease(ctx, "w", time.Hour))
 			if _, err := st.AppendAll(ctx, stale.Parts...); !errors.Is(err, log.ErrConflict) {
-				t.Errorf("it was renewed meanwhile: %v", err)
+				t.Errorf("append a decision that a renewal has outdated: %v", err)
 			}
 			before := need(a.Info(ctx))
 			d := decide(a, l.Until.Add(2*time.Hour))
@@ -54,18 +54,18 @@ func TestAgentDue(t *testing.T) {
 			apply(d)                                                                     // two daemons make the same decision
 			later := need(tavern.DecideAgent(before, l.Until.Add(3*time.Hour), windows)) // and a third one, later
 			if made, err := later.Make(ctx, st); made || err != nil {
-				t.Errorf("the same, decided later: %v, %v", made, err)
+				t.Errorf("the same decision, made later: %v, error %v", made, err)
 			}
 			i := need(a.Info(ctx))
 			if i.State != tavern.AgentError || i.StateReason != "lost" || !strings.Contains(string(i.Node), "state: error\n") || agentRecords(ctx, st) != n {
 				t.Errorf("%+v", i)
 			}
 			if d := decide(a, l.Until.Add(1000*time.Hour)); d.Parts != nil || !d.Next.IsZero() {
-				t.Errorf("once more: %+v", d)
+				t.Errorf("a further decision is %+v", d)
 			}
 			must(t, a.SetState(ctx, tavern.AgentWorking, "once more"))
 			if d := decide(a, l.Until.Add(1000*time.Hour)); d.Parts != nil || !d.Next.IsZero() {
-				t.Errorf("it is %s by the lease of whoever was lost before, and then at %v", d.Why, d.Next)
+				t.Errorf("the lease of an earlier holder leads to %s, and then to a look at %v", d.Why, d.Next)
 			}
 		})
 		t.Run("D-31 a dead agent can be looked at until it is purged", func(t *testing.T) {
@@ -73,12 +73,12 @@ func TestAgentDue(t *testing.T) {
 			must(t, a.Reap(ctx, "nobody answers"))
 			at := need(a.Info(ctx)).FinishedAt
 			if d := decide(a, at.Add(time.Minute)); d.Parts != nil || !d.Next.Equal(at.Add(time.Hour)) {
-				t.Errorf("in the window: %+v", d)
+				t.Errorf("the decision in the window is %+v", d)
 			}
 			apply(decide(a, at.Add(time.Hour)))
 			i := need(a.Info(ctx))
 			if i.State != tavern.AgentArchived || !i.Dead() || i.StateReason != "nobody answers" || i.Name != "dead" || len(i.Node) == 0 {
-				t.Errorf("archived: %+v", i)
+				t.Errorf("the archived agent is %+v", i)
 			}
 			listed := func(archived bool) (in bool) {
 				for i, err := range tavern.Agents(ctx, st, tavern.AgentFilter{Archived: archived}) {
@@ -87,25 +87,25 @@ func TestAgentDue(t *testing.T) {
 				return in
 			}
 			if listed(false) || !listed(true) {
-				t.Error("it is listed as if it were alive, or not at all")
+				t.Error("the list lacks the agent, or shows it as alive")
 			}
 			if d := decide(a, i.ArchivedAt.Add(23*time.Hour)); d.Parts != nil || !d.Next.Equal(i.ArchivedAt.Add(24*time.Hour)) {
-				t.Errorf("in the second window: %+v", d)
+				t.Errorf("the decision in the second window is %+v", d)
 			}
 			d := decide(a, i.ArchivedAt.Add(24*time.Hour))
 			apply(d)
 			apply(d)
 			if _, err := a.Info(ctx); !errors.Is(err, tally.ErrNotFound) || listed(true) {
-				t.Errorf("purged: %v", err)
+				t.Errorf("the purged agent: %v", err)
 			}
 			if _, err := st.Documents().Read(ctx, "agent", a.ID()); !errors.Is(err, tally.ErrNotFound) {
-				t.Errorf("its file: %v", err)
+				t.Errorf("the purged file: %v", err)
 			}
 			if _, err := st.Documents().ReadAt(ctx, "agent", a.ID(), i.Revision.String()); !errors.Is(err, tally.ErrNotFound) {
-				t.Errorf("its file as it was: %v", err)
+				t.Errorf("the purged file as of an earlier offset: %v", err)
 			}
 			if d := need(tavern.DecideAgent(i, at.Add(time.Hour), tavern.AgentWindows{})); d.Parts != nil {
-				t.Errorf("without windows: %+v", d)
+				t.Errorf("the decision without windows is %+v", d)
 			}
 		})
 		t.Run("who archives an agent that was not stopped keeps it", func(t *testing.T) {
@@ -152,21 +152,21 @@ func TestAgentDueLaw(t *testing.T) {
 					continue
 				}
 				if alive := !i.Dead(); alive != (d.Why == "lost") || d.Why == "purged" && i.State != tavern.AgentArchived {
-					rt.Fatalf("%s of %+v", d.Why, i)
+					rt.Fatalf("%s was decided for the living agent %+v", d.Why, i)
 				}
 				since := map[string]time.Time{"lost": i.Lease.Until, "archived": i.FinishedAt.Add(windows.Archive), "purged": i.ArchivedAt.Add(windows.Purge)}[d.Why]
 				if since.After(clock) {
-					rt.Fatalf("%s at %v, due at %v", d.Why, clock, since)
+					rt.Fatalf("%s was decided at %v, due at %v", d.Why, clock, since)
 				}
 				need(st.AppendAll(ctx, d.Parts...))
 				n := agentRecords(ctx, st)
 				need(st.AppendAll(ctx, d.Parts...))
 				if agentRecords(ctx, st) != n {
-					rt.Fatal("it was decided twice")
+					rt.Fatal("one decision was made twice")
 				}
 				if again, err := a.Info(ctx); err == nil {
 					if next := need(tavern.DecideAgent(again, clock, tavern.AgentWindows{Archive: time.Hour, Purge: 1 << 62})); slices.ContainsFunc(next.Parts, func(p log.Part) bool { return len(p.Events) > 0 }) && next.Why == d.Why {
-						rt.Fatalf("%s again", next.Why)
+						rt.Fatalf("%s was decided again", next.Why)
 					}
 				}
 			}
@@ -188,7 +188,7 @@ func TestAgentWindowsAfterRest(t *testing.T) {
 		must(t, step())
 		d := need(tavern.DecideAgent(need(a.Info(ctx)), w.now(), windows))
 		if want := w.now().Add(time.Hour); len(d.Parts) > 0 || !d.Next.Equal(want) {
-			t.Errorf("%d parts, the next at %v, want %v", len(d.Parts), d.Next, want)
+			t.Errorf("got %d parts and the next look at %v, want %v", len(d.Parts), d.Next, want)
 		}
 	}
 
@@ -201,7 +201,7 @@ func TestAgentWindowsAfterRest(t *testing.T) {
 	w.pass(14 * time.Hour)
 	daemonDecides(t, daemonScan(w.st), by, daemonsOf(w.st, tavern.DaemonJanitor)...)
 	if i := need(c.Info(ctx)); i.State != tavern.AgentArchived || !i.ArchivedAt.Equal(w.now()) {
-		t.Errorf("it is %s, archived at %v, want %v", i.State, i.ArchivedAt, w.now())
+		t.Errorf("the agent is %s, archived at %v, want %v", i.State, i.ArchivedAt, w.now())
 	}
 
 	b := tavern.AgentOf(w.st, daemonAgent(2))
@@ -209,6 +209,6 @@ func TestAgentWindowsAfterRest(t *testing.T) {
 	i := need(b.Info(ctx))
 	must(t, b.Save(ctx, i.Revision, bytes.Replace(i.Node, []byte("state: idle"), []byte("state: stopped:dismissed"), 1)))
 	if i := need(b.Info(ctx)); !i.FinishedAt.Equal(w.now()) {
-		t.Errorf("one that was stopped by its file was so at %v, want %v", i.FinishedAt, w.now())
+		t.Errorf("an agent that its file stopped finished at %v, want %v", i.FinishedAt, w.now())
 	}
 }

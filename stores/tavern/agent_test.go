@@ -32,22 +32,22 @@ func TestAgent(t *testing.T) {
 				t.Errorf("%+v", i)
 			}
 			if _, err := tavern.NewAgent(ctx, st, tavern.NewAgentOptions{ID: strings.ToUpper(a.ID()), Name: "again"}); !errors.Is(err, tally.ErrExists) {
-				t.Errorf("a second one: %v", err)
+				t.Errorf("a second create: %v", err)
 			}
 			must(t, a.Save(ctx, i.Revision, []byte(strings.Replace(string(i.Node), "Stir.", "Do not.", 1))))
 			conflict, ok := errors.AsType[*tally.DocumentConflictError](a.Save(ctx, i.Revision, i.Node))
 			now := need(a.Info(ctx))
 			if !ok || conflict.Have != now.Revision || len(conflict.SHA256) != 64 || now.Assignment != "Do not." {
-				t.Errorf("%v, %+v", conflict, now)
+				t.Errorf("got the error %v and the agent %+v", conflict, now)
 			}
 			if _, ok := errors.AsType[*tavern.NodeError](a.Save(ctx, now.Revision, []byte(agentFile))); !ok {
-				t.Error("it has the file of another agent")
+				t.Error("the file of another agent was saved")
 			}
 			missing := tavern.AgentOf(st, "00000000-0000-0000-0000-000000000000")
 			_, err := missing.Info(ctx)
 			for name, err := range map[string]error{"Info": err, "SetState": missing.SetState(ctx, tavern.AgentWorking, ""), "Save": missing.Save(ctx, 0, []byte(strings.Replace(string(i.Node), a.ID(), missing.ID(), 1))), "Remove": a.Remove(ctx, "x")} {
 				if !errors.Is(err, tally.ErrNotFound) {
-					t.Errorf("%s of what is not there: %v", name, err)
+					t.Errorf("%s of a missing agent: %v", name, err)
 				}
 			}
 		})
@@ -103,10 +103,10 @@ func TestAgent(t *testing.T) {
 			}
 			_, err := broken.Commit(ctx, "A", "")
 			if _, ok := errors.AsType[*tavern.NodeError](err); !ok {
-				t.Errorf("a commitment: %v", err)
+				t.Errorf("commit in a broken node file: %v", err)
 			}
 			if _, ok := errors.AsType[*tavern.TransitionError](broken.SetState(ctx, tavern.AgentDone, "")); !ok {
-				t.Error("done without looking")
+				t.Error("an agent with a broken node file became done")
 			}
 		})
 		t.Run("D-14 restored as it was", func(t *testing.T) {
@@ -126,17 +126,17 @@ func TestAgent(t *testing.T) {
 		t.Run("odd ids and names", func(t *testing.T) {
 			for _, id := range []string{"", "..", "a/../b", "a\nb", "\u202e", "\xff", strings.Repeat("x", 513)} {
 				if _, err := tavern.AgentOf(st, id).Info(ctx); err == nil {
-					t.Errorf("there is %q", id)
+					t.Errorf("Info accepted the id %q", id)
 				}
 				if _, err := tavern.NewAgent(ctx, st, tavern.NewAgentOptions{ID: id, Name: "x"}); err == nil && id != "" {
-					t.Errorf("%q is made", id)
+					t.Errorf("the id %q was accepted", id)
 				}
 			}
 			for _, name := range []string{"\xff\xed\xa0\x80", "\x00", "---", `"`, strings.Repeat("x", 1<<20)} {
 				a := need(tavern.NewAgent(ctx, st, tavern.NewAgentOptions{Name: name}))
 				must(t, a.Dismiss(ctx, "odd"))
 				if i := need(a.Info(ctx)); i.Name != name {
-					t.Errorf("%q is called %q", name, i.Name)
+					t.Errorf("the name of %q is %q", name, i.Name)
 				}
 			}
 		})
@@ -187,7 +187,7 @@ func agentCommitments(t *testing.T, a *tavern.Agent) {
 		t.Error(diff)
 	}
 	if _, err := a.Commit(ctx, "two\nlines", ""); err == nil {
-		t.Error("a description of two lines")
+		t.Error("a commitment with two lines was accepted")
 	}
 	must(t, a.Remove(ctx, c.ID))
 }
@@ -222,7 +222,7 @@ func TestAgentStates(t *testing.T) {
 					a := agentAt(t, st, from, way[from])
 					must(t, a.SetState(ctx, to, "so"))
 					if i := need(a.Info(ctx)); i.State != to || i.StateReason != "so" || !strings.Contains(string(i.Node), to) {
-						t.Errorf("from %s to %s it is %s", from, to, i.State)
+						t.Errorf("after the move from %s to %s the state is %s", from, to, i.State)
 					}
 				}
 			}
@@ -230,29 +230,29 @@ func TestAgentStates(t *testing.T) {
 		t.Run("D-15 what is missing is said", func(t *testing.T) {
 			a := agentAt(t, st, "done", way["done"])
 			if e, ok := errors.AsType[*tavern.TransitionError](a.SetState(ctx, "working", "")); !ok || e.Reason == "" {
-				t.Errorf("opened again without a reason: %v", e)
+				t.Errorf("reopen without a reason: %v", e)
 			}
 			open := need(tavern.NewAgent(ctx, st, tavern.NewAgentOptions{Name: "open", Commitments: []tavern.Commitment{{Description: "A"}}}))
 			if e, ok := errors.AsType[*tavern.TransitionError](open.SetState(ctx, "done", "")); !ok || !strings.Contains(e.Reason, "1 of 1") {
-				t.Errorf("done with a commitment: %v", e)
+				t.Errorf("done with an open commitment: %v", e)
 			}
 			if e, ok := errors.AsType[*tavern.TransitionError](open.ForceDone(ctx, "")); !ok || e.Reason == "" {
-				t.Errorf("forced without a reason: %v", e)
+				t.Errorf("force without a reason: %v", e)
 			}
 			must(t, open.ForceDone(ctx, "enough"))
 			if _, err := open.Commit(ctx, "B", ""); err == nil {
-				t.Error("it promises though it is done")
+				t.Error("an agent that is done accepted a commitment")
 			}
 		})
 		t.Run("a person's edit of the state is a change of state", func(t *testing.T) {
 			a := agentAt(t, st, "idle", nil)
 			i := need(a.Info(ctx))
 			if _, ok := errors.AsType[*tavern.TransitionError](a.Save(ctx, i.Revision, []byte(strings.Replace(string(i.Node), "state: idle", "state: verifying", 1)))); !ok {
-				t.Error("idle is verified")
+				t.Error("an edit moved an idle agent to verifying")
 			}
 			must(t, a.Save(ctx, i.Revision, []byte(strings.Replace(string(i.Node), "state: idle", "state: working", 1))))
 			if i = need(a.Info(ctx)); i.State != "working" {
-				t.Errorf("it is %s", i.State)
+				t.Errorf("the state is %s", i.State)
 			}
 		})
 		t.Run("a sound file takes the place of a broken one, whatever state it says", func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestAgentStates(t *testing.T) {
 			need(st.Documents().Save(ctx, "agent", a.ID(), tally.Write{Data: []byte("no node")}))
 			must(t, a.Save(ctx, need(a.Info(ctx)).Revision, []byte(strings.Replace(string(sound), "state: idle", "state: done", 1))))
 			if i := need(a.Info(ctx)); i.State != "done" || i.NodeErr != nil {
-				t.Errorf("it is %s: %v", i.State, i.NodeErr)
+				t.Errorf("the state is %s, the error of the node file %v", i.State, i.NodeErr)
 			}
 		})
 		t.Run("a person's edit changes no commitment of an agent that is done, unless it is opened again", func(t *testing.T) {
@@ -270,13 +270,13 @@ func TestAgentStates(t *testing.T) {
 			i := need(a.Info(ctx))
 			other := strings.Replace(string(i.Node), "**A**", "**B**", 1)
 			if _, ok := errors.AsType[*tavern.TransitionError](a.Save(ctx, i.Revision, []byte(other))); !ok {
-				t.Error("it promises something else")
+				t.Error("an edit changed a commitment of an agent that is done")
 			}
 			must(t, a.Save(ctx, i.Revision, append(i.Node, "\nmine\n"...)))
 			i = need(a.Info(ctx))
 			must(t, a.Save(ctx, i.Revision, []byte(strings.Replace(other, "state: done", "state: working", 1))))
 			if i = need(a.Info(ctx)); i.State != "working" || i.Commitments[0].Description != "B" {
-				t.Errorf("it is %s: %+v", i.State, i.Commitments)
+				t.Errorf("the state is %s, the commitments are %+v", i.State, i.Commitments)
 			}
 		})
 	})
@@ -312,7 +312,7 @@ func TestAgentEdited(t *testing.T) {
 				case err == nil:
 					lines++
 				case !conflict:
-					t.Errorf("it is %v", err)
+					t.Errorf("got the error %v", err)
 					return
 				}
 			}
@@ -320,7 +320,7 @@ func TestAgentEdited(t *testing.T) {
 		both.Wait()
 		i := need(a.Info(ctx))
 		if i.State != "idle" || !strings.Contains(string(i.Node), "state: idle\n") || strings.Count(string(i.Node), "\nline ") != 10 || !strings.HasPrefix(string(i.Node), "---\n# mine\n") {
-			t.Errorf("%s: %s", i.State, i.Node)
+			t.Errorf("the state is %s, the node file %s", i.State, i.Node)
 		}
 	})
 }
@@ -333,7 +333,7 @@ func TestAgentFaults(t *testing.T) {
 			t.Helper()
 			i, err := tavern.AgentOf(st, agentID).Info(ctx)
 			if err != nil || !strings.Contains(string(i.Node), "state: "+i.State+"\n") {
-				t.Fatalf("the session says %+v, %v", i, err)
+				t.Fatalf("the session has %+v, error %v", i, err)
 			}
 		}
 		var a *tavern.Agent
@@ -388,7 +388,7 @@ func TestAgentCutOff(t *testing.T) {
 		left = 1 << 20
 		i := need(a.Info(t.Context()))
 		if !strings.Contains(string(i.Node), "state: "+i.State+"\n") || err == nil && i.State != tavern.AgentWorking {
-			t.Errorf("after %d publications the session says %s, the file %q (%v)", n, i.State, i.Node, err)
+			t.Errorf("after %d publications the session has the state %s, the file %q, error %v", n, i.State, i.Node, err)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func changesetsSeen(t *testing.T, st *tally.Store) {
 	ctx := queueSoon(t)
 	k := changesetKit{t, st, tavern.ChangesetsOf(st, "main")}
 	if _, err := k.m.Propose(ctx, tavern.Changeset{Changes: []tavern.Change{k.change("x", 0, "x")}}); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("there is no queue: %v", err)
+		t.Errorf("propose without a queue: %v", err)
 	}
 	must(t, k.m.Create(ctx, tavern.QueueSettings{}))
 	a := need(st.Documents().Create(ctx, "doc", "a", tally.Write{Data: []byte("a1"), Owner: "ada"}))
@@ -82,7 +82,7 @@ func changesetsSeen(t *testing.T, st *tally.Store) {
 	}
 	must(t, m.Fail(ctx, conflict.Error(), false))
 	if _, err := k.m.TryClaim(ctx, "merger"); err == nil {
-		t.Error("what is expired was handed out")
+		t.Error("an expired changeset was claimed")
 	}
 	if got := []string{k.read("a"), k.read("c"), k.read("d"), k.read("e")}; !slices.Equal(got, []string{"a2", "c1", "-", "-"}) {
 		t.Errorf("%q", got)
@@ -99,7 +99,7 @@ func changesetsSeen(t *testing.T, st *tally.Store) {
 	secret := need(st.Documents().Create(ctx, "secret", "key", tally.Write{Data: []byte("s")}))
 	for _, wrong := range [][]tavern.Change{nil, {{Document: k.doc("g"), Overlay: events.Document(st.Namespace(), "secret", "key"), Revision: secret.Offset}}, {{Document: k.doc("a")}}, {stale, stale}, {{Document: k.doc("a"), Base: 1, Overlay: k.doc("o")}}, {{Document: events.Session("", "s"), Base: 1}}} {
 		if _, invalid := errors.AsType[*events.InvalidError](changesetRefusal(k.m.Propose(ctx, tavern.Changeset{Changes: wrong}))); !invalid {
-			t.Errorf("%+v is allowed", wrong)
+			t.Errorf("the invalid changeset %+v was accepted", wrong)
 		}
 	}
 }
@@ -151,14 +151,15 @@ func changesetsInOrder(t *testing.T, st *tally.Store) {
 	}
 	wg.Wait()
 	if l, r := k.read("left"), k.read("right"); applied != 1 || l != r || l != "0" {
-		t.Errorf("%d were applied: %s, %s", applied, l, r)
+		t.Errorf("%d of two conflicting changesets were applied: %s, %s", applied, l, r)
 	}
 	if !slices.IsSorted(order) || len(order) != n {
-		t.Errorf("merged in the order %q", order)
+		t.Errorf("the order of merges is %q", order)
 	}
 }
 
-// A changeset that another merger has claimed meanwhile is not applied. An expired one is ended by any process, once.
+// A changeset that another merger has claimed meanwhile is not applied. Any process may end an expired changeset, and
+// it ends once.
 func TestChangesetLate(t *testing.T) {
 	st, clock := queueStore(t)
 	ctx := t.Context()
@@ -170,7 +171,7 @@ func TestChangesetLate(t *testing.T) {
 	queueJump(t, st, clock, 2*time.Minute)
 	fast := need(k.m.Next(ctx, "fast"))
 	if fenced, ok := errors.AsType[*tally.FencedError](slow.Apply(ctx)); !ok || fenced.Holder != "fast" || k.read("a") != "-" {
-		t.Errorf("%+v, and a is %q", fenced, k.read("a"))
+		t.Errorf("got the error %+v, and document a is %q", fenced, k.read("a"))
 	}
 	must(t, fast.Apply(ctx))
 	if fenced, ok := errors.AsType[*tally.FencedError](slow.Apply(ctx)); !ok || fenced.Outcome != "completed" {
@@ -189,6 +190,6 @@ func TestChangesetLate(t *testing.T) {
 	first, _ := expire(old.ExpiresAt)
 	second, _ := expire(old.ExpiresAt)
 	if s := need(k.m.Queue().Get(ctx, "b")); !first || second || s.Outcome != projector.OutcomeExpired {
-		t.Errorf("%v, %v, %+v", first, second, s)
+		t.Errorf("the two calls returned %v and %v, the status is %+v", first, second, s)
 	}
 }

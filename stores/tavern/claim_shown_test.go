@@ -50,7 +50,7 @@ func TestClaimUnshown(t *testing.T) {
 		c, err := next(ctx, "w")
 		unshown(t, "B-41 a claim", err)
 		if c == nil || c.Fence == 0 {
-			t.Fatal("B-41 the claim is stored, and was not returned")
+			t.Fatal("B-41 the stored claim was not returned")
 		}
 		_, err = c.Renew(ctx)
 		unshown(t, "B-41 a renewal", err)
@@ -59,6 +59,6 @@ func TestClaimUnshown(t *testing.T) {
 		must(t, c.Finish(ctx, nil)) // the same event
 	}
 	if _, err := q.TryClaim(ctx, "w"); err == nil {
-		t.Error("a finished item was handed out again")
+		t.Error("a finished item was claimed again")
 	}
 }

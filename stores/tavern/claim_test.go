@@ -54,7 +54,7 @@ func TestClaims(t *testing.T) {
 			must(t, appends(c))
 			queueJump(t, st, clock, 30*time.Second)
 			if until := need(c.Renew(ctx)); !until.After(c.Until) || until.After(c.Until.Add(time.Minute)) {
-				t.Errorf("renewed until %v, it was claimed until %v", until, c.Until)
+				t.Errorf("the lease after a renewal ends at %v, before it at %v", until, c.Until)
 			}
 			must(t, appends(c))
 			part := need(c.Part(ctx))
@@ -67,19 +67,19 @@ func TestClaims(t *testing.T) {
 				"a release": func() error { return c.Release(ctx) }, "a part": func() error { _, err := c.Part(ctx); return err }} {
 				fenced, ok := errors.AsType[*tally.FencedError](do())
 				if !ok || fenced.Fence != c.Fence || fenced.Have != second.Fence && fenced.Have != 0 || fenced.Holder != "second" || !errors.Is(fenced, log.ErrConflict) {
-					t.Errorf("%s of a claim that is over: %+v", what, fenced)
+					t.Errorf("%s of a lost claim: %+v", what, fenced)
 				}
 			}
 			if _, err := st.AppendAll(ctx, part, log.Part{Subject: work.Subject(), Events: []events.Event{{Type: "test"}}}); !errors.Is(err, log.ErrConflict) && !errors.Is(err, log.ErrGuard) {
-				t.Errorf("a part of a claim that is over: %v", err)
+				t.Errorf("append a part with a lost claim: %v", err)
 			}
 			if after := written(); after != before || second.Fence <= c.Fence {
-				t.Errorf("refusals have written %d records; the fences are %v and %v", after-before, c.Fence, second.Fence)
+				t.Errorf("refused calls wrote %d records; the fences are %v and %v", after-before, c.Fence, second.Fence)
 			}
 			must(t, appends(second))
 			must(t, second.Release(ctx))
 			if _, err := second.Renew(ctx); !errors.Is(err, log.ErrConflict) {
-				t.Errorf("a claim that was released was renewed: %v", err)
+				t.Errorf("renew a released claim: %v", err)
 			}
 			must(t, appends(claim("third")))
 		})
@@ -96,7 +96,7 @@ func TestClaimsShown(t *testing.T) {
 	unshown := func(what string, ok bool, err error) {
 		t.Helper()
 		if !ok || !errors.Is(err, answer) {
-			t.Errorf("%s: there %v, %v", what, ok, err)
+			t.Errorf("%s: returned %v, error %v", what, ok, err)
 		}
 	}
 	it, err := q.Enqueue(ctx, tavern.Item{})
@@ -116,7 +116,7 @@ func TestClaimsShown(t *testing.T) {
 	unshown("the next claim", c != nil && c.Item.ID == "named", err)
 	unshown("a release", true, c.Release(ctx))
 	if counts := need(q.Counts(ctx)); counts[tavern.ItemReady] != 502 {
-		t.Errorf("there are %v", counts)
+		t.Errorf("the counts are %v", counts)
 	}
 	a, err := tavern.NewAgent(ctx, st, tavern.NewAgentOptions{Name: "Ann"})
 	unshown("an agent", a != nil, err)
@@ -143,6 +143,6 @@ func TestClaimsShown(t *testing.T) {
 		unshown("an item beside others", true, <-done)
 	}
 	if counts := need(apart.Counts(ctx)); counts[tavern.ItemReady] != 100 {
-		t.Errorf("of 100 items there are %v", counts)
+		t.Errorf("the counts of 100 items are %v", counts)
 	}
 }

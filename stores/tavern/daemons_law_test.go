@@ -49,7 +49,7 @@ func daemonsLaw(t *testing.T) {
 		}
 		for i, s := range plan {
 			if a, b := one.do(t, s, i), many.do(t, s, i); a != b {
-				rt.Fatalf("step %d, %+v: %s, and among many daemons %s", i, s, a, b)
+				rt.Fatalf("step %d, %+v: one daemon leaves %s, several leave %s", i, s, a, b)
 			}
 			if s.what == "tick" {
 				tick(time.Duration(s.minutes) * time.Minute)
@@ -66,12 +66,12 @@ func daemonsLaw(t *testing.T) {
 		for _, w := range []*daemonWorld{one, many} {
 			w.checkLiving(rt, t)
 			if list := daemonOrphans(t, daemonScan(w.st)); len(list) > 0 {
-				rt.Fatalf("orphans: %v", list)
+				rt.Fatalf("the orphans are %v", list)
 			}
 			n := inboxRecords(t, w.st)
 			w.settle(t, nil)
 			if inboxRecords(t, w.st) != n {
-				rt.Fatal("a second pass appends something")
+				rt.Fatal("a second pass appended records")
 			}
 		}
 	})
@@ -312,7 +312,7 @@ func (w *daemonWorld) checkLiving(rt *rapid.T, t *testing.T) {
 	must(t, err)
 	for _, d := range list {
 		if d.Deleted && alive[d.Owner] {
-			rt.Fatalf("%s of %s is %s", d.Subject, d.Owner, d.Reason)
+			rt.Fatalf("the document %s of the living %s is %s", d.Subject, d.Owner, d.Reason)
 		}
 	}
 	for f := range 3 {

@@ -55,7 +55,7 @@ func daemonsOverdue(t *testing.T, st *tally.Store) {
 	}
 	n := inboxRecords(t, st)
 	if made, next := daemonDecides(t, daemonScan(st), now.Add(2*time.Hour), delivery...); len(made) > 0 || !next.IsZero() || inboxRecords(t, st) != n {
-		t.Errorf("once more: %v, %v", made, next)
+		t.Errorf("a second look: %v, next %v", made, next)
 	}
 	if mail := inboxAll(t, st, "late-a"); len(mail) != 2 || mail[1].Type != tavern.TypeMalfunction || mail[1].Malfunction != tavern.MalfunctionOverdue {
 		t.Errorf("%+v", mail)
@@ -80,7 +80,7 @@ func daemonsRefused(t *testing.T, st *tally.Store) {
 	}
 	must(t, in.Seen(ctx, m.Offset))
 	if made, _ := daemonDecides(t, daemonScan(st), need(st.LogTime(ctx)).Add(time.Hour), delivery...); len(made) > 0 {
-		t.Errorf("it was seen: %v", made)
+		t.Errorf("decisions about a seen message: %v", made)
 	}
 	if mail := inboxAll(t, st, "shut-a"); len(mail) != 1 || mail[0].Malfunction != tavern.MalfunctionRefused {
 		t.Errorf("%+v", mail)
@@ -102,7 +102,7 @@ func daemonsGone(t *testing.T, st *tally.Store) {
 	inboxSend(t, st, "left-c", inboxNote("left-a", "here too"))
 	work, delivery, now := daemonScan(st), daemonsOf(st, "delivery"), need(st.LogTime(ctx))
 	if made, _ := daemonDecides(t, work, now.Add(1000*time.Hour), delivery...); len(made) > 0 {
-		t.Errorf("they are alive: %v", made)
+		t.Errorf("decisions about living agents: %v", made)
 	}
 	last := need(st.Log.Last(ctx, st.Session("agent/left-b").Subject()))
 	_, err := st.Session("agent/left-b").Append(ctx, log.At(last.Offset), &events.SessionUpdated{Set: events.Fields{
@@ -140,10 +140,10 @@ func TestDaemonsTellOfMany(t *testing.T) {
 	res, err := daemonsOf(st, "delivery")[0].Decide(ctx, work, need(st.LogTime(ctx)))
 	must(t, errors.Join(err, res.Err))
 	if len(res.Made) != n || res.Refused > 0 {
-		t.Errorf("%d decisions, %d without effect", len(res.Made), res.Refused)
+		t.Errorf("got %d decisions, %d without effect", len(res.Made), res.Refused)
 	}
 	if read := reads.n.Load() - before; read > int64(20*n) {
-		t.Errorf("%d records were read to tell of %d messages", read, n)
+		t.Errorf("the daemons read %d records for notices about %d messages", read, n)
 	}
 }
 
@@ -185,7 +185,7 @@ func daemonsQueue(t *testing.T, st *tally.Store) {
 		t.Errorf("%v, %+v", made, i)
 	}
 	if made, next := daemonDecides(t, work, now.Add(time.Hour), dispatch...); len(made) > 0 || !next.IsZero() {
-		t.Errorf("once more: %v, %v", made, next)
+		t.Errorf("a second look: %v, next %v", made, next)
 	}
 }
 
@@ -204,7 +204,7 @@ func daemonsFlow(t *testing.T, st *tally.Store) {
 	must(t, f.Move(ctx, "test"))
 	child := tavern.FlowOf(st, need(f.State(ctx)).Child)
 	must(t, child.Fail(ctx, "red"))
-	// The state's own flow failed, and no worker drives this one.
+	// The flow that the state started failed, and no worker drives this one.
 	if made, _ := daemonDecides(t, work, need(st.LogTime(ctx)).Add(time.Second), dispatch...); len(made) != 1 {
 		t.Errorf("%v", made)
 	}
@@ -224,25 +224,25 @@ func daemonsJanitor(t *testing.T, st *tally.Store) {
 	at := need(a.Info(ctx)).FinishedAt
 	work, janitor := daemonScan(st), daemonsOf(st, "janitor")
 	if made, next := daemonDecides(t, work, at.Add(time.Hour-time.Millisecond), janitor...); len(made) > 0 || !next.Equal(at.Add(time.Hour)) {
-		t.Errorf("in the window: %v, %v", made, next)
+		t.Errorf("in the window: %v, next %v", made, next)
 	}
 	daemonDecides(t, work, at.Add(time.Hour), janitor...)
-	// The belongings of an orphaned flow are gone a window later.
+	// The belongings of an orphaned flow are removed a window later.
 	two := at.Add(2*time.Hour + time.Minute)
 	daemonDecides(t, work, two, janitor...)
 	if list := daemonOrphans(t, work); len(list) > 0 {
-		t.Errorf("orphans: %v", list)
+		t.Errorf("the orphans are %v", list)
 	}
 	if i := need(a.Info(ctx)); i.State != tavern.AgentArchived || len(i.Node) == 0 {
-		t.Errorf("D-31: %+v", i)
+		t.Errorf("D-31: the agent is %+v", i)
 	}
 	daemonDecides(t, work, two.Add(24*time.Hour), janitor...)
 	if _, err := a.Info(ctx); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("it was not purged: %v", err)
+		t.Errorf("the purged agent: %v", err)
 	}
 	n := inboxRecords(t, st)
 	if made, next := daemonDecides(t, daemonScan(st), two.AddDate(3, 0, 0), janitor...); len(made) > 0 || inboxRecords(t, st) != n || !next.IsZero() {
-		t.Errorf("a second pass: %v, %v", made, next)
+		t.Errorf("a second pass: %v, next %v", made, next)
 	}
 	for who, want := range map[*tavern.Agent]bool{a: false, alive: true} {
 		_, err := tavern.OverlayOf(st, who.ID()).Read(ctx, "x")
@@ -250,7 +250,7 @@ func daemonsJanitor(t *testing.T, st *tally.Store) {
 		s := need(tavern.FlowOf(st, who.ID()).State(ctx))
 		c := need(tavern.FlowOf(st, s.Child).State(ctx))
 		if (err == nil) != want || (derr == nil) != want || s.Over() == want || c.Over() == want {
-			t.Errorf("%s: %v, %v, %q, %q", who.ID(), err, derr, s.Outcome(), c.Outcome())
+			t.Errorf("%s: errors %v and %v, outcomes %q and %q", who.ID(), err, derr, s.Outcome(), c.Outcome())
 		}
 	}
 }
@@ -282,15 +282,15 @@ func daemonsExpired(t *testing.T, st *tally.Store) {
 		t.Error(diff)
 	}
 	if list, _, err := other.List(ctx, projector.DocumentQuery{Deleted: true}); err != nil || len(list) != 1 || !list[0].Deleted || list[0].Reason != tavern.ReasonExpired {
-		t.Errorf("in another namespace: %+v, %v", list, err)
+		t.Errorf("due in another namespace: %+v, error %v", list, err)
 	}
 	n := inboxRecords(t, st)
 	daemonDecides(t, work, until.AddDate(1, 0, 0), janitor...)
 	if inboxRecords(t, st) != n {
-		t.Error("it was deleted twice")
+		t.Error("the document was deleted twice")
 	}
 	if old, err := docs.ReadAt(ctx, "note", "soon over", rev.Offset.String()); err != nil || string(old.Data) != "x" {
-		t.Errorf("its bytes: %v", err)
+		t.Errorf("the deleted bytes: %v", err)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestTavernPage(t *testing.T) {
 		section := page[strings.Index(page, "## Open questions"):strings.Index(page, "What else it leaves open")]
 		rows := regexp.MustCompile(`(?m)^\| (.*") \| (.*) \|$`).FindAllStringSubmatch(section, -1)
 		if len(rows) != len(questions) {
-			t.Fatalf("%d rows, want one for each of %d questions", len(rows), len(questions))
+			t.Fatalf("got %d rows, want one for each of %d questions", len(rows), len(questions))
 		}
 		for i, question := range questions {
 			if !strings.Contains(rows[i][1], question) || len(rows[i][2]) < 100 {
@@ -43,7 +43,7 @@ func TestTavernPage(t *testing.T) {
 			}
 		}
 		if !strings.Contains(page, "\n> \"No separate database, key-value store, or custom storage engine exists\"\n") {
-			t.Error("the deviation is not named")
+			t.Error("the page does not name the deviation")
 		}
 	})
 	t.Run("names of the original", func(t *testing.T) {

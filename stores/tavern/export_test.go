@@ -79,5 +79,5 @@ func AwaitWaiting(t testing.TB, q *Queue, workers int) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatalf("%d workers were to wait at queue %s", workers, q.id)
+	t.Fatalf("timeout: want %d workers waiting at queue %s", workers, q.id)
 }

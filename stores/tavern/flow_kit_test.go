@@ -69,7 +69,7 @@ func flowRefused[E error](t *testing.T, st *tally.Store, what string, do func() 
 		t.Errorf("%s: %T %v, want a %T", what, err, err, refusal)
 	}
 	if n := flowRecords(t, st) - before; n != 0 {
-		t.Errorf("%s: it is refused and writes %d records", what, n)
+		t.Errorf("%s: the refused call wrote %d records", what, n)
 	}
 	return refusal
 }

@@ -218,7 +218,7 @@ func (r *lawRun) claim() {
 	}
 	c, err := f.Claim(r.t.Context(), "w", lease)
 	if (err == nil) != (m.outcome == "") {
-		r.rt.Fatalf("claim of a flow with outcome %q: %v", m.outcome, err)
+		r.rt.Fatalf("claim a flow with the outcome %q: %v", m.outcome, err)
 	}
 	if err == nil {
 		r.lose(i, m)
@@ -238,7 +238,7 @@ func (r *lawRun) recover() {
 	why, err := f.Recover(r.t.Context())
 	due := m.lost && m.outcome == ""
 	if err != nil || (why != "") != due {
-		r.rt.Fatalf("recover, lost %v: %q, %v", m.lost, why, err)
+		r.rt.Fatalf("Recover with a lost worker %v: %q, error %v", m.lost, why, err)
 	}
 	if due {
 		r.lose(i, m)
@@ -258,7 +258,7 @@ func (r *lawRun) late() {
 		_, fenced := errors.AsType[*tally.FencedError](err)
 		_, over := errors.AsType[*tavern.FlowOverError](err)
 		if !fenced && !over || over != (m.outcome != "") {
-			r.rt.Fatalf("a worker that lost its claim moves to s%d: %v", to, err)
+			r.rt.Fatalf("a move to s%d by a worker that lost its claim: %v", to, err)
 		}
 	}
 }
@@ -269,11 +269,11 @@ func (r *lawRun) check() {
 		r.must("state", err)
 		held := m.worker != nil && m.outcome == ""
 		if s.State != flowStateName(m.state) || s.Step != m.step || s.Attempt != m.attempt || s.Outcome() != m.outcome || s.Held != held {
-			r.rt.Fatalf("f%d is in %s, step %d, attempt %d, %q, held %v; the model says s%d, %d, %d, %q, %v",
+			r.rt.Fatalf("f%d is in %s, step %d, attempt %d, %q, held %v; want s%d, %d, %d, %q, %v",
 				i, s.State, s.Step, s.Attempt, s.Outcome(), s.Held, m.state, m.step, m.attempt, m.outcome, m.worker != nil)
 		}
 		if allowed := s.Allowed(); m.outcome == "" && len(allowed) != len(m.machine.to[m.state]) {
-			r.rt.Fatalf("f%d leads to %v; the model says %v", i, allowed, m.machine.to[m.state])
+			r.rt.Fatalf("f%d leads to %v, want %v", i, allowed, m.machine.to[m.state])
 		}
 	}
 }
@@ -320,12 +320,12 @@ func TestFlowOneStepOnce(t *testing.T) {
 		must(t, err)
 		if p, ok := p.(*events.RunProgressed); ok {
 			if p.State.From != state || p.Step != step+1 {
-				t.Fatalf("step %d comes from %q behind step %d in %q", p.Step, p.State.From, step, state)
+				t.Fatalf("step %d comes from %q, but the step before is %d in %q", p.Step, p.State.From, step, state)
 			}
 			state, step = p.State.To, p.Step
 		}
 	}
 	if step != made {
-		t.Errorf("it is in step %d, and %d were made", step, made)
+		t.Errorf("the flow is in step %d after %d moves", step, made)
 	}
 }

@@ -46,7 +46,7 @@ func flowMoves(t *testing.T, st *tally.Store) {
 	ctx, f := t.Context(), flowStart(t, st, "suite", "moves")
 	s := flowIs(t, f, "run", 1, "")
 	if s.Run.Owner != "agent/a" || string(s.Input) != `{"n": 1.0}` || s.Attempt != 1 || s.Run.Attempt != 1 || s.Held || !strings.HasPrefix(string(s.Run.Template), "document/workflow/suite@") {
-		t.Errorf("it is %+v", s)
+		t.Errorf("the flow is %+v", s)
 	}
 	e := flowRefused[*tavern.TransitionError](t, st, "a move to nowhere", func() error { return f.Move(ctx, "walk") })
 	if diff := cmp.Diff(&tavern.TransitionError{What: "flow moves", From: "run", To: "walk", Allowed: []string{"run", "ran"}}, e); diff != "" {
@@ -65,7 +65,7 @@ func flowMoves(t *testing.T, st *tally.Store) {
 	must(t, f.End(ctx, events.Raw(`{"passed": 7}`)))
 	s = flowIs(t, f, "ran", 3, "completed")
 	if string(s.Result) != `{"passed": 7}` || len(s.Incomplete()) != 0 || s.Steps()[0].Status != tavern.StepDone || s.EndedAt.IsZero() {
-		t.Errorf("in the end it is %+v", s)
+		t.Errorf("the ended flow is %+v", s)
 	}
 	for what, do := range map[string]func() error{
 		"move": func() error { return f.Move(ctx, "run") }, "another end": func() error { return f.End(ctx, events.Raw(`8`)) }, "fail": func() error { return f.Fail(ctx, "late") },
@@ -81,16 +81,16 @@ func flowMoves(t *testing.T, st *tally.Store) {
 	}
 	must(t, r.Fail(ctx, "no time\xff"))
 	if s := flowIs(t, r, "build", 1, "failed"); string(s.Result) != "{\"reason\":\"no time\uFFFD\"}" || len(s.Incomplete()) != 3 {
-		t.Errorf("what failed is %s, %v", s.Result, s.Incomplete())
+		t.Errorf("the result of the failed flow is %s, incomplete are %v", s.Result, s.Incomplete())
 	}
 
 	again := need(tavern.WorkflowsOf(st).Start(ctx, "suite", tavern.FlowOptions{ID: "moves", Owner: "agent/a", Input: events.Raw(`{"n": 1.0}`)}))
 	flowIs(t, again, "ran", 3, "completed")
 	if _, err := tavern.WorkflowsOf(st).Start(ctx, "suite", tavern.FlowOptions{ID: "moves", Owner: "agent/b"}); !errors.Is(err, tally.ErrExists) {
-		t.Errorf("another start with its id: %v", err)
+		t.Errorf("another start with the same id: %v", err)
 	}
 	if _, err := tavern.FlowOf(st, "none").State(ctx); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("a flow that is not there: %v", err)
+		t.Errorf("read a missing flow: %v", err)
 	}
 }
 
@@ -101,11 +101,11 @@ func flowNested(t *testing.T, st *tally.Store) {
 	child := tavern.FlowOf(st, s.Child)
 	c := flowIs(t, child, "run", 1, "")
 	if s.Child != "nested#2" || c.Run.Owner != "flow/nested" || c.Run.Parent == nil || *c.Run.Parent != (events.Lineage{Session: "flow/nested", Run: "nested"}) {
-		t.Errorf("%q is %+v, of %+v", s.Child, c.Run, c.Run.Parent)
+		t.Errorf("the child %q is %+v, its parent %+v", s.Child, c.Run, c.Run.Parent)
 	}
 	e := flowRefused[*tavern.FlowChildError](t, st, "a move before the child is over", func() error { return f.Move(ctx, "ship") })
 	if e != nil && e.Child != "nested#2" {
-		t.Errorf("it is refused with %+v", e)
+		t.Errorf("the move was refused with %+v", e)
 	}
 	must(t, child.Move(ctx, "ran"))
 	flowRefused[*tavern.FlowChildError](t, st, "a move before the child is ended", func() error { return f.Move(ctx, "build") })
@@ -113,22 +113,22 @@ func flowNested(t *testing.T, st *tally.Store) {
 	must(t, f.Move(ctx, "build"))
 	must(t, f.Move(ctx, "test"))
 	if s := flowIs(t, f, "test", 4, ""); s.Child != "nested#4" {
-		t.Errorf("the second time it starts %q", s.Child)
+		t.Errorf("the second visit started the flow %q", s.Child)
 	}
 	flowIs(t, tavern.FlowOf(st, "nested#4"), "run", 1, "")
 
 	// A child that does not complete is a failed step. No worker drives the flow, so the rule of the state applies.
 	must(t, tavern.FlowOf(st, "nested#4").Fail(ctx, "red"))
 	if why := need(f.Recover(ctx)); why != `flow "nested#4" ended failed` {
-		t.Errorf("it recovers as %q", why)
+		t.Errorf("Recover returned %q", why)
 	}
 	s = flowIs(t, f, "triage", 5, "")
 	if status := s.Steps()[1].Status; status != tavern.StepOpen { // it can come back over build
-		t.Errorf("the step that failed is %s", status)
+		t.Errorf("the status of the failed step is %s", status)
 	}
 	must(t, f.Move(ctx, "given up"))
 	if s := flowIs(t, f, "given up", 6, ""); s.Steps()[1].Status != tavern.StepLost || s.Steps()[0].Status != tavern.StepDone || s.Steps()[3].Status != tavern.StepSkipped {
-		t.Errorf("in the end the steps are %v", s.Steps())
+		t.Errorf("the steps in the end are %v", s.Steps())
 	}
 }
 
@@ -144,17 +144,17 @@ func flowRecovers(t *testing.T, st *tally.Store) {
 	ctx := t.Context()
 	f := flowStart(t, st, "release", "recovers")
 	if d, err := f.Due(ctx, time.Now().AddDate(1, 0, 0)); err != nil || len(d.Parts) > 0 || !d.Next.IsZero() {
-		t.Errorf("with no worker something is due: %+v, %v", d, err)
+		t.Errorf("without a worker: due %+v, error %v", d, err)
 	}
 	c := need(f.Claim(ctx, "w0", time.Hour))
 	if d, err := f.Due(ctx, c.Until.Add(-time.Second)); err != nil || len(d.Parts) > 0 || !d.Next.Equal(c.Until) {
-		t.Errorf("with the lease to %v: %+v, %v", c.Until, d, err)
+		t.Errorf("with a lease until %v: due %+v, error %v", c.Until, d, err)
 	}
 	if d, err := f.Due(ctx, c.Until); err != nil || len(d.Parts) != 1 || d.Why != `worker "w0" was lost` {
-		t.Errorf("with the lease over: %+v, %v", d, err)
+		t.Errorf("after the lease: due %+v, error %v", d, err)
 	}
 	if why := need(f.Recover(ctx)); why != "" {
-		t.Errorf("by the log's time it is not over, and recovers as %q", why)
+		t.Errorf("the lease has not ended by the log's time, but Recover returned %q", why)
 	}
 	must(t, c.Release(ctx))
 
@@ -162,13 +162,13 @@ func flowRecovers(t *testing.T, st *tally.Store) {
 		flowLost(t, f, "w")
 		need(f.Recover(ctx))
 		if s := flowIs(t, f, "build", int64(try+2), ""); s.Attempt != try+2 || s.Held || s.Run.Attempt != int64(try+2) || s.Run.Worker != "" {
-			t.Errorf("after %d it is %+v", try+1, s)
+			t.Errorf("after %d recoveries the flow is %+v", try+1, s)
 		}
 	}
 	flowLost(t, f, "w")
 	flowRefused[*tally.LeaseError](t, st, "a move of what waits for its recovery", func() error { return f.Move(ctx, "test") })
 	if why := need(f.Recover(ctx)); why != `worker "w" was lost, in attempt 3 of 3` {
-		t.Errorf("it fails as %q", why)
+		t.Errorf("Recover returned %q", why)
 	}
 	flowIs(t, f, "build", 3, "failed")
 
@@ -179,7 +179,7 @@ func flowRecovers(t *testing.T, st *tally.Store) {
 	flowRefused[*tavern.FlowChildError](t, st, "recovery with the child under way", func() error { return c.Recover(ctx, "no") })
 	must(t, tavern.FlowOf(st, "recovers-2#2").Fail(ctx, "red"))
 	if why := need(f.Recover(ctx)); why != "" {
-		t.Errorf("while a worker drives it, it recovers as %q", why)
+		t.Errorf("with a worker Recover returned %q", why)
 	}
 	must(t, c.Recover(ctx, "the suite is red"))
 	flowIs(t, f, "triage", 3, "")
@@ -189,7 +189,7 @@ func flowRecovers(t *testing.T, st *tally.Store) {
 	// If a worker is lost while the child runs, the child continues.
 	flowLost(t, tavern.FlowOf(st, "recovers-2"), "w")
 	if why := need(f.Recover(ctx)); why != `worker "w" was lost` {
-		t.Errorf("it recovers as %q", why)
+		t.Errorf("Recover returned %q", why)
 	}
 	flowIs(t, tavern.FlowOf(st, "recovers-2#5"), "run", 1, "")
 	flowIs(t, f, "test", 5, "")
@@ -205,7 +205,7 @@ func flowRecovers(t *testing.T, st *tally.Store) {
 	f = flowStart(t, st, "suite", "recovers-3") // its rule is to fail
 	flowLost(t, f, "w")
 	if _, err := f.Claim(ctx, "other", 0); err == nil {
-		t.Error("a flow that is to fail is claimed")
+		t.Error("a flow that has to fail was claimed")
 	}
 	flowIs(t, f, "run", 1, "failed")
 
@@ -216,7 +216,7 @@ func flowRecovers(t *testing.T, st *tally.Store) {
 	flowLost(t, f, "w")
 	need(f.Recover(ctx))
 	if s := flowIs(t, f, "a", 1, "failed"); !strings.Contains(string(s.Result), `cannot be entered`) {
-		t.Errorf("it failed with %s", s.Result)
+		t.Errorf("the result of the failed flow is %s", s.Result)
 	}
 }
 
@@ -238,7 +238,7 @@ func flowFences(t *testing.T, st *tally.Store) {
 	c := need(f.Claim(ctx, "w", time.Hour))
 	held := flowRefused[*tally.LeaseError](t, st, "a second worker", func() error { return second(f.Claim(ctx, "stopped", 0)) })
 	if held != nil && (held.Lease.Holder != "w" || !held.Lease.Until.Equal(c.Until)) {
-		t.Errorf("it is held by %+v, to %v", held, c.Until)
+		t.Errorf("the flow is held by %+v until %v", held, c.Until)
 	}
 	for what, do := range late(stopped) {
 		flowRefused[*tally.FencedError](t, st, what+" after another claim", do)
@@ -258,7 +258,7 @@ func flowFences(t *testing.T, st *tally.Store) {
 	_, err := st.Session("flow/fences").Append(ctx, log.Any, to)
 	must(t, err)
 	if s := flowIs(t, f, "test", 3, ""); len(s.Run.Fenced) != 1 {
-		t.Errorf("late are %v", s.Run.Fenced)
+		t.Errorf("the fenced records are %v", s.Run.Fenced)
 	}
 	for _, worker := range []string{"", "\xff"} {
 		flowRefused[*events.InvalidError](t, st, "a worker without a name", func() error { return second(f.Claim(ctx, worker, 0)) })
@@ -280,7 +280,7 @@ func flowOrphans(t *testing.T, st *tally.Store) {
 		"the window of nothing": {time.Time{}, time.Time{}, time.Time{}},
 	} {
 		if d, err := f.Orphaned(s, x.gone, window, x.now); err != nil || len(d.Parts) > 0 || !d.Next.Equal(x.next) {
-			t.Errorf("%s: %+v, %v", name, d, err)
+			t.Errorf("%s: due %+v, error %v", name, d, err)
 		}
 	}
 	d := need(f.Orphaned(s, gone, window, gone.Add(window)))
@@ -289,11 +289,11 @@ func flowOrphans(t *testing.T, st *tally.Store) {
 	before := flowRecords(t, st)
 	need(st.AppendAll(ctx, twice.Parts...)) // two processes that decide at once decide once
 	if n := flowRecords(t, st) - before; n != 0 {
-		t.Errorf("the same decision is %d records more", n)
+		t.Errorf("a repeated decision added %d records", n)
 	}
 	s = flowIs(t, f, "test", 2, tavern.OutcomeOrphaned)
 	if d := need(f.Orphaned(s, gone, window, gone.AddDate(1, 0, 0))); len(d.Parts) > 0 {
-		t.Errorf("one that is over is an orphan: %+v", d)
+		t.Errorf("an ended flow is an orphan: %+v", d)
 	}
 
 	// The flow that its state started has lost its owner as well. A decision whose basis has changed has no effect.
@@ -302,7 +302,7 @@ func flowOrphans(t *testing.T, st *tally.Store) {
 	d = need(child.Orphaned(c, s.EndedAt, 0, s.EndedAt))
 	must(t, child.Move(ctx, "run"))
 	if _, err := st.AppendAll(ctx, d.Parts...); !errors.Is(err, log.ErrConflict) {
-		t.Errorf("a decision on what was: %v", err)
+		t.Errorf("a decision whose basis has changed: %v", err)
 	}
 	c = need(child.State(ctx))
 	d = need(child.Orphaned(c, s.EndedAt, 0, s.EndedAt))
@@ -327,7 +327,7 @@ func flowFromLog(t *testing.T, st *tally.Store) {
 		t.Errorf("kind %s: %s", o.Ledger().Kind, diff)
 	}
 	if _, err := st.Session("flow/fresh").PlanRewind(ctx, "#1", ""); err == nil {
-		t.Error("a flow is rewound")
+		t.Error("a flow was rewound")
 	}
 }
 
@@ -381,7 +381,7 @@ func TestFlowDamaged(t *testing.T) {
 		must(t, second(c.Renew(ctx)))
 		mem.Damage(need(f.State(ctx)).Offset)
 		if s, err := f.State(ctx); s == nil || s.Damaged == 0 || !isHole(err) {
-			t.Errorf("a damaged flow is %+v, %v", s, err)
+			t.Errorf("the damaged flow is %+v, error %v", s, err)
 		}
 		return f, c
 	}
@@ -390,7 +390,7 @@ func TestFlowDamaged(t *testing.T) {
 		flowRefusedRaw[*events.DamageError](t, what, do)
 	}
 	if why := need(f.Recover(ctx)); !strings.Contains(why, "cannot be read") {
-		t.Errorf("it recovers as %q", why)
+		t.Errorf("Recover returned %q", why)
 	}
 	flowIs(t, f, "run", 1, "failed")
 	f, _ = damaged("d2")
@@ -431,7 +431,7 @@ func TestFlowDaemons(t *testing.T) {
 	for n := range flows {
 		s := flowIs(t, tavern.FlowOf(st, fmt.Sprint("f", n)), "b", 2, "")
 		if s.Run.Starts != 3 || s.Run.Attempt != 2 { // at the start, by w, and after w
-			t.Errorf("it was started %d times, attempt %d", s.Run.Starts, s.Run.Attempt)
+			t.Errorf("the state was started %d times, attempt %d", s.Run.Starts, s.Run.Attempt)
 		}
 		flowIs(t, tavern.FlowOf(st, s.Child), "run", 1, "")
 	}
@@ -447,7 +447,7 @@ func TestFlowLarge(t *testing.T) {
 	must(t, f.Move(t.Context(), "ran"))
 	must(t, f.End(t.Context(), large))
 	if s := flowIs(t, f, "ran", 2, "completed"); len(s.Input) != len(large) || len(s.Result) != len(large) {
-		t.Errorf("the input has %d bytes, the result %d", len(s.Input), len(s.Result))
+		t.Errorf("the input has %d bytes and the result %d", len(s.Input), len(s.Result))
 	}
 }
 
@@ -465,7 +465,7 @@ func TestFlowRenewed(t *testing.T) {
 	}
 	first, second := renewals(), renewals()
 	if second > first+first/4 {
-		t.Errorf("50 renewals read %d records, and the next 50 %d", first, second)
+		t.Errorf("50 renewals read %d records, the next 50 read %d", first, second)
 	}
 	must(t, c.Move(t.Context(), "ran"))
 	must(t, c.End(t.Context(), nil))
@@ -488,11 +488,11 @@ func TestFlowRenewalLost(t *testing.T) {
 	}
 	down = true
 	if renewed, err := c.Renew(t.Context()); !errors.Is(err, log.ErrUnknown) || !renewed.IsZero() {
-		t.Errorf("%v, and it has the flow until %v", err, renewed)
+		t.Errorf("got %v, and the worker holds the flow until %v", err, renewed)
 	}
 	down = false
 	if renewed := need(c.Renew(t.Context())); !renewed.After(until) {
-		t.Errorf("renewed it has the flow until %v", renewed)
+		t.Errorf("after the renewal the worker holds the flow until %v", renewed)
 	}
 }
 
@@ -519,7 +519,7 @@ func TestFlowRaces(t *testing.T) {
 		}
 		now := need(f.State(t.Context()))
 		if now.Step != 2 || won[now.State] != writers/2 || won[""] != writers/2 {
-			t.Errorf("%v have moved it, and it is in step %d, %q", won, now.Step, now.State)
+			t.Errorf("%v callers moved the flow, which is in step %d, %q", won, now.Step, now.State)
 		}
 	})
 }

@@ -144,7 +144,7 @@ func TestHostileEvents(t *testing.T) {
 		other := tavern.QueueOf(st, "other")
 		need(other.Enqueue(ctx, tavern.Item{ID: "a", Body: []byte("1")}))
 		if taken := hostileEvents(t, st, me); taken < 300 {
-			t.Errorf("the log took %d events: it is not asked what they do", taken)
+			t.Errorf("the log accepted only %d events", taken)
 		}
 		tavern.ForgetQueues(st)
 		begun := time.Now()
@@ -161,7 +161,7 @@ func TestHostileEvents(t *testing.T) {
 		}
 		hostileReads(ctx, t, st, me, q, in)
 		if took := time.Since(begun); took > 30*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("the pass took %v", took)
 		}
 		must(t, need(other.TryClaim(ctx, "w")).Finish(ctx, nil))
 		if s := need(other.Get(ctx, "a")); s.State != tavern.ItemDone {
@@ -184,7 +184,7 @@ func TestHostileWait(t *testing.T) {
 		{time.UnixMilli(math.MaxInt64), time.Hour, 366 * 24 * time.Hour}, {time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), time.Hour, 366 * 24 * time.Hour},
 	} {
 		if wait := tavern.WaitFor(c.at, now); wait < c.from || wait > c.to {
-			t.Errorf("until %v it waits %v", c.at, wait)
+			t.Errorf("the wait until %v lasts %v", c.at, wait)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func hostileReads(ctx context.Context, t *testing.T, st *tally.Store, me string,
 	}
 	for i, err := range tavern.Agents(ctx, st, tavern.AgentFilter{Archived: true}) {
 		if err != nil {
-			t.Errorf("agents: %+v, %v", i, err)
+			t.Errorf("the agents are %+v, error %v", i, err)
 		}
 	}
 	for _, id := range []string{"l1", "l2", "l3", "l4", "l5", "none"} { // present or not, each call ends
@@ -244,7 +244,7 @@ func hostileView(ctx context.Context, t *testing.T, st *tally.Store, dir, me str
 	var r catalog.WorkReader
 	for at := events.Offset(0); at < head; time.Sleep(10 * time.Millisecond) {
 		if ctx.Err() != nil {
-			t.Fatalf("the view stays at %v of %v", at, head)
+			t.Fatalf("the view stays at %v, the head is %v", at, head)
 		}
 		var err error
 		if r, err = catalog.OpenWork(ctx, dir); err != nil {
@@ -277,11 +277,11 @@ func hostileView(ctx context.Context, t *testing.T, st *tally.Store, dir, me str
 	}
 	for id, at := range heads {
 		if last := need(st.Log.Last(ctx, events.Session(page.Namespace, id))); last.Offset != at {
-			t.Errorf("of %s the view knows what came up to %v, and there is more up to %v", id, at, last.Offset)
+			t.Errorf("the view has %s up to %v, want %v", id, at, last.Offset)
 		}
 	}
 	if heads["inbox/"+me] == 0 || heads["queue/hostile"] == 0 || heads["agent/"+me] == 0 {
-		t.Errorf("the view knows %v", heads)
+		t.Errorf("the heads in the view are %v", heads)
 	}
 	for _, what := range []string{projector.DueQueue, projector.DueOverdue, projector.DueGone, projector.DueHandover, projector.DueFlow, projector.DueAgentLease, projector.DueAgentEnded, projector.DueAgentArchived, projector.DueOrphan} {
 		if _, err := r.Due(ctx, what, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), 100); err != nil {
@@ -303,7 +303,7 @@ func TestHostileItem(t *testing.T) {
 			need(q.Enqueue(ctx, tavern.Item{ID: fmt.Sprint(n), Body: body}))
 			c := need(q.TryClaim(ctx, "w"))
 			if !bytes.Equal(c.Item.Body, body) {
-				t.Errorf("%d bytes came back of %d", len(c.Item.Body), len(body))
+				t.Errorf("got %d bytes, want %d", len(c.Item.Body), len(body))
 			}
 			must(t, c.Finish(ctx, nil))
 		}

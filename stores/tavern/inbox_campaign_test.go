@@ -82,7 +82,7 @@ func TestInboxCampaign(t *testing.T) {
 	quietBy := time.Now().Add(5 * time.Minute)
 	r.until(func() bool { return quiet || time.Now().After(quietBy) })
 	if !quiet {
-		t.Errorf("it does not come to rest: %v", left)
+		t.Errorf("the team does not finish: %v", left)
 	}
 	r.end()
 	st := need(embedded.Open(t.Context(), embedded.Options{Store: r.store, Backend: "local"}))

@@ -85,7 +85,7 @@ func inboxTake(t testing.TB, in *tavern.Inbox, after events.Offset, n int) (list
 			return list
 		}
 	}
-	t.Fatalf("only %d of %d messages came", len(list), n)
+	t.Fatalf("got only %d of %d messages", len(list), n)
 	return nil
 }
 
@@ -119,7 +119,7 @@ func inboxRefused(t testing.TB, st *tally.Store, want error, do func() error) {
 		t.Errorf("the error is %v, want %v", err, want)
 	}
 	if n := inboxRecords(t, st) - before; n != 0 {
-		t.Errorf("%d records were written by what was refused with %v", n, err)
+		t.Errorf("a call wrote %d records and was refused with %v", n, err)
 	}
 }
 

@@ -132,7 +132,7 @@ func TestInboxOnceLaw(t *testing.T) {
 			need(tavern.InboxOf(st, name).Send(t.Context(), m))
 		}
 		if got := inboxAll(t, st, name); len(got) != len(want) {
-			r.Fatalf("%d messages, sent were %d", len(got), len(want))
+			r.Fatalf("got %d messages, want %d", len(got), len(want))
 		}
 	})
 }
@@ -197,7 +197,7 @@ func TestInboxOfManyMessages(t *testing.T) {
 	}
 	begun := time.Now()
 	if got := need(in.Unread(t.Context())); got != n {
-		t.Errorf("%d are unread, want %d", got, n)
+		t.Errorf("got %d unread messages, want %d", got, n)
 	}
 	counted := time.Since(begun)
 	heap = max(heap, inboxHeap())
@@ -206,10 +206,10 @@ func TestInboxOfManyMessages(t *testing.T) {
 	fresh := tavern.InboxOf(st, "many")
 	inboxSend(t, st, "many", inboxNote("a", "one more"))
 	if at, unread := need(fresh.Cursor(t.Context())), need(fresh.Unread(t.Context())); at != last || unread != 1 {
-		t.Errorf("the cursor is at %v, and %d are unread", at, unread)
+		t.Errorf("the cursor is at %v with %d unread messages", at, unread)
 	}
 	if read = st.Log.RecordsRead() - read; read > 100 {
-		t.Errorf("a receiver that keeps up reads %d records to send, ask for the cursor and count one", read)
+		t.Errorf("a send, a read of the cursor and a count read %d records for a receiver that keeps up", read)
 	}
 	t.Logf("%d messages: heap before %d KiB, most %d KiB; counted in %v; %d records read by one who keeps up", n, before>>10, heap>>10, counted, read)
 	if grown := heap - before; grown > 24<<20 {

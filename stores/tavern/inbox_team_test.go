@@ -71,7 +71,7 @@ func TestInboxTeamLaw(t *testing.T) {
 	}
 	must(t, inboxCatchUp(t.Context(), st, m))
 	if !inboxIsQuiet(m) {
-		t.Fatal("it does not come to rest")
+		t.Fatal("the team does not finish")
 	}
 	inboxCheckTeam(t, st, m, messages, func(int) bool { return false })
 }
@@ -198,7 +198,7 @@ func inboxCheckTeam(t *testing.T, st *tally.Store, m *projector.Mail, messages i
 			case l.Type != tavern.TypeNotice:
 				q := question{l.From, receiver, l.ID}
 				if sent[q] != 0 {
-					t.Errorf("%v is there twice", q)
+					t.Errorf("the question %v has two entries", q)
 				}
 				sent[q], asked[q] = l.Offset, l.Awaits()
 			}
@@ -208,11 +208,11 @@ func inboxCheckTeam(t *testing.T, st *tally.Store, m *projector.Mail, messages i
 			work = slices.Compact(work)
 		}
 		if !slices.Equal(work, ids) {
-			t.Errorf("%s worked on %d messages and got %d, or in another order", receiver, len(work), len(ids))
+			t.Errorf("%s worked on %d messages, want the %d that it got, in their order", receiver, len(work), len(ids))
 		}
 	}
 	if len(sent) != messages {
-		t.Errorf("%d messages came, %d were sent", len(sent), messages)
+		t.Errorf("got %d messages, want %d", len(sent), messages)
 	}
 	both := 0
 	for q, awaits := range asked {
@@ -226,7 +226,7 @@ func inboxCheckTeam(t *testing.T, st *tally.Store, m *projector.Mail, messages i
 		}
 	}
 	if both == 0 || both == len(asked)/4 {
-		t.Errorf("of %d questions %d were answered in time: the race is not tried", len(asked)/4, both)
+		t.Errorf("of %d questions, %d were answered in time, want some and not all", len(asked)/4, both)
 	}
 }
 

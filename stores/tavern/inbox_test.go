@@ -53,7 +53,7 @@ func inboxRoles(t *testing.T, st *tally.Store) {
 		t.Errorf("read %+v", got)
 	}
 	if at := need(in.At(ctx, sent.Offset)); at.ID != sent.ID {
-		t.Errorf("at %v: %q", sent.Offset, at.ID)
+		t.Errorf("the message at %v has the id %q", sent.Offset, at.ID)
 	}
 	for _, missing := range []func() error{
 		func() error { _, err := in.Message(ctx, "m2"); return err },
@@ -69,7 +69,7 @@ func inboxRoles(t *testing.T, st *tally.Store) {
 	inboxRefused(t, st, tally.ErrExists, func() error {
 		_, err := in.Send(ctx, tavern.Message{ID: sent.ID, From: "b", Type: "note", Thread: "t", Body: tavern.Text("mine")})
 		if e, ok := errors.AsType[*tavern.MessageError](err); !ok || e.Have != sent.Offset || e.ID != sent.ID {
-			t.Errorf("the id is taken: %#v", err)
+			t.Errorf("send another message with a used id: %#v", err)
 		}
 		return err
 	})
@@ -78,12 +78,12 @@ func inboxRoles(t *testing.T, st *tally.Store) {
 	must(t, err)
 	again, err := in.Amend(ctx, sent.ID, sent.Revision, tavern.Text("second"))
 	if must(t, err); again.Revision != first.Revision {
-		t.Errorf("the same text twice is at %v and %v", first.Revision, again.Revision)
+		t.Errorf("two amendments with the same text have the revisions %v and %v", first.Revision, again.Revision)
 	}
 	inboxRefused(t, st, log.ErrConflict, func() error {
 		_, err := in.Amend(ctx, sent.ID, sent.Revision, tavern.Text("other"))
 		if e, ok := errors.AsType[*tavern.AmendError](err); !ok || e.Have != first.Revision || e.Base != sent.Revision {
-			t.Errorf("a text that is not the newest: %#v", err)
+			t.Errorf("amend an old revision: %#v", err)
 		}
 		return err
 	})
@@ -92,13 +92,13 @@ func inboxRoles(t *testing.T, st *tally.Store) {
 	got, err = in.Message(ctx, sent.ID)
 	must(t, err)
 	if string(got.Body) != `"third"` || got.Offset != sent.Offset || got.Revision != third.Revision {
-		t.Errorf("amended twice, it is %+v", got)
+		t.Errorf("the message after two amendments is %+v", got)
 	}
 	if diff := cmp.Diff([]string{`{"x" : [1,  2]}`, "another", "second", "third"}, inboxBodies(inboxAll(t, st, "roles"))); diff != "" {
 		t.Error(diff)
 	}
 	if followed := inboxTake(t, in, sent.Offset, 3); followed[1].Amends != sent.ID || followed[2].Amends != sent.ID {
-		t.Errorf("followed %+v", followed)
+		t.Errorf("Follow returned %+v", followed)
 	}
 	newest, next, err := in.List(ctx, tavern.Page{Newest: true, Limit: 2})
 	must(t, err)
@@ -168,7 +168,7 @@ func inboxAnswers(t *testing.T, st *tally.Store) {
 	}
 	open := slices.DeleteFunc(inboxMail(t, st).Open(), func(l projector.Letter) bool { return l.From != "boss" })
 	if len(open) != 1 || open[0].ID != none.ID || open[0].Receiver != "hand" {
-		t.Errorf("open are %+v, want only %q", open, none.ID)
+		t.Errorf("the open questions are %+v, want only %q", open, none.ID)
 	}
 }
 
@@ -231,12 +231,12 @@ func inboxParents(t *testing.T, st *tally.Store) {
 				got = append(got, who)
 			}
 			if n > before[who]+1 {
-				t.Errorf("%s to %s: %s was told twice", c.from, c.to, who)
+				t.Errorf("%s to %s: %s got two notices", c.from, c.to, who)
 			}
 		}
 		slices.Sort(got)
 		if !slices.Equal(got, told) {
-			t.Errorf("%s to %s: told are %q, want %q", c.from, c.to, got, told)
+			t.Errorf("%s to %s: notices went to %q, want %q", c.from, c.to, got, told)
 		}
 		for _, who := range got {
 			parent := tavern.InboxOf(st, name(who))
@@ -264,11 +264,11 @@ func inboxStoreAlone(t *testing.T, st *tally.Store) {
 			t.Errorf("the cursor is at %v, want %v", at, cursor)
 		}
 		if n := need(fresh().Unread(ctx)); n != unread {
-			t.Errorf("%d are unread, want %d", n, unread)
+			t.Errorf("got %d unread messages, want %d", n, unread)
 		}
 		fold := inboxMail(t, st).Inboxes["alone"]
 		if fold.Cursor() != cursor || len(fold.Unread()) != unread {
-			t.Errorf("folded: cursor %v, %d unread, want %v and %d", fold.Cursor(), len(fold.Unread()), cursor, unread)
+			t.Errorf("the fold has the cursor %v and %d unread messages, want %v and %d", fold.Cursor(), len(fold.Unread()), cursor, unread)
 		}
 	}
 	check(0, 5)
@@ -278,13 +278,13 @@ func inboxStoreAlone(t *testing.T, st *tally.Store) {
 	must(t, fresh().Seen(ctx, sent[1].Offset))
 	must(t, fresh().Seen(ctx, sent[0].Offset))
 	if n := inboxRecords(t, st); n != records {
-		t.Error("what was seen already is written again")
+		t.Error("a repeated mark wrote a record")
 	}
 	check(sent[1].Offset, 3)
 	inboxRefused(t, st, log.ErrConflict, func() error { return fresh().Seen(ctx, sent[4].Offset+100) })
 	inboxRefused(t, st, log.ErrConflict, func() error { _, err := fresh().SeenPart(ctx, sent[0].Offset); return err })
 	if got := inboxTake(t, fresh(), need(fresh().Cursor(ctx)), 3); got[0].ID != sent[2].ID {
-		t.Errorf("after the cursor comes %q", got[0].Body)
+		t.Errorf("the message after the cursor is %q", got[0].Body)
 	}
 
 	h, err := fresh().Refused(ctx, sent[2].Offset, "busy")
@@ -292,7 +292,7 @@ func inboxStoreAlone(t *testing.T, st *tally.Store) {
 	h2, err := fresh().Refused(ctx, sent[2].Offset, "busy\x1b[31m")
 	must(t, err)
 	if now := need(fresh().HandOver(ctx)); h.Refusals != 1 || h2.Refusals != 2 || now.Refusals != 2 || now.At != sent[2].Offset || now.Reason != "busy\x1b[31m" {
-		t.Errorf("refusals: %+v, %+v, %+v", h, h2, now)
+		t.Errorf("the refusals are %+v, %+v and %+v", h, h2, now)
 	}
 	check(sent[1].Offset, 3)
 
@@ -309,10 +309,10 @@ func inboxStoreAlone(t *testing.T, st *tally.Store) {
 	})
 	check(sent[2].Offset, 2)
 	if now := need(fresh().HandOver(ctx)); now.Refusals != 0 {
-		t.Errorf("what was seen has refusals: %+v", now)
+		t.Errorf("a seen message has refusals: %+v", now)
 	}
 	if now := inboxMail(t, st).Inboxes["alone"].Fields.HandOver; now == nil || now.Refusals != 0 {
-		t.Errorf("folded: what was seen has refusals: %+v", now)
+		t.Errorf("in the fold a seen message has refusals: %+v", now)
 	}
 
 	must(t, fresh().Archive(ctx, "not needed"))
@@ -344,7 +344,7 @@ func inboxDeciders(t *testing.T, st *tally.Store) {
 		t.Helper()
 		must(t, err)
 		if got, err := d.Make(ctx, st); err != nil || got != want {
-			t.Errorf("made: %v, %v, want %v", got, err, want)
+			t.Errorf("made the decision: %v, error %v, want %v", got, err, want)
 		}
 	}
 
@@ -353,24 +353,24 @@ func inboxDeciders(t *testing.T, st *tally.Store) {
 	ask, at := asked()
 	early, err := tavern.Overdue(ns, ask, at, deadline.Add(-time.Millisecond))
 	if must(t, err); len(early.Parts) != 0 || !early.Next.Equal(deadline) {
-		t.Errorf("before its deadline: %+v", early)
+		t.Errorf("due before the deadline: %+v", early)
 	}
 	one, err := tavern.Overdue(ns, ask, at, deadline)
 	made(one, err, true)
 	two, err := tavern.Overdue(ns, ask, at, deadline.Add(time.Hour))
 	made(two, err, false)
 	if open, _ := asked(); open.ID != "" {
-		t.Errorf("still open: %+v", open)
+		t.Errorf("the open questions are %+v", open)
 	}
 	got := inboxAll(t, st, "d-boss")
 	if len(got) != 1 || got[0].Type != tavern.TypeMalfunction || got[0].Malfunction != tavern.MalfunctionOverdue || got[0].ReplyTo != sent.ID || got[0].From != tavern.Delivery {
 		t.Fatalf("the sender got %+v", got)
 	}
 	if about := need(tavern.InboxOf(st, "d-boss").About(ctx, got[0])); about.Offset != sent.Offset {
-		t.Errorf("it is about %+v", about)
+		t.Errorf("the notice is about %+v", about)
 	}
 
-	// An answer comes between the read and the decision.
+	// An answer arrives between the read and the decision.
 	sent = inboxSend(t, st, "d-hand", question)
 	ask, at = asked()
 	_, err = tavern.InboxOf(st, "d-hand").Reply(ctx, sent, tavern.Message{Body: tavern.Text("yes")})
@@ -381,7 +381,7 @@ func inboxDeciders(t *testing.T, st *tally.Store) {
 		t.Errorf("the sender has %d messages, want 2", n)
 	}
 
-	// A receiver is stopped with unread mail, after a daemon has read that it was not.
+	// A receiver is stopped with unread mail after a daemon has read that it was running.
 	sent = inboxSend(t, st, "d-hand", inboxNote("d-boss", "read me"))
 	unread := inboxMail(t, st).Inboxes["d-hand"].Unread()
 	last := unread[len(unread)-1]
@@ -400,7 +400,7 @@ func inboxDeciders(t *testing.T, st *tally.Store) {
 	// The sender of a malfunction gets no malfunction.
 	notice, err := tavern.Gone(ns, inboxMail(t, st).Inboxes["d-boss"].Letters[2], "archived", 1<<40)
 	if must(t, err); len(notice.Parts) != 0 {
-		t.Errorf("a malfunction of a malfunction: %+v", notice)
+		t.Errorf("a malfunction caused the malfunction %+v", notice)
 	}
 
 	// A receiver always refuses.
@@ -414,7 +414,7 @@ func inboxDeciders(t *testing.T, st *tally.Store) {
 		must(t, err)
 		waits = append(waits, d.Next.Sub(now))
 		if told := len(d.Parts) > 0; told != (h.Refusals >= tavern.MaxRefusals) {
-			t.Errorf("after %d refusals told: %v", h.Refusals, told)
+			t.Errorf("notice after %d refusals: %v", h.Refusals, told)
 		}
 		made(d, nil, h.Refusals == tavern.MaxRefusals)
 		h = projector.HandOver{At: refused.Offset, Refusals: h.Refusals + 1, Last: events.TimestampOf(now)}
@@ -424,7 +424,7 @@ func inboxDeciders(t *testing.T, st *tally.Store) {
 		want[i] *= time.Second
 	}
 	if diff := cmp.Diff(want, waits); diff != "" {
-		t.Errorf("waits: %s", diff)
+		t.Errorf("the waits differ: %s", diff)
 	}
 }
 
@@ -464,20 +464,20 @@ func inboxNeeds(t *testing.T, st *tally.Store) {
 	records := inboxRecords(t, st)
 	for _, m := range []tavern.Message{whole(), later} {
 		if again := inboxSend(t, st, "needs", m); again.ID != first.ID || again.Offset != first.Offset {
-			t.Errorf("sent again it is %+v, and was %+v", again, first)
+			t.Errorf("a second send returned %+v, the first %+v", again, first)
 		}
 	}
 	if n := inboxRecords(t, st); n != records {
-		t.Errorf("the same message sent again appends %d", n-records)
+		t.Errorf("a second send of a message appended %d records", n-records)
 	}
 	other := whole()
 	other.From = "b"
 	if m := inboxSend(t, st, "needs", other); m.ID == first.ID {
-		t.Error("the ids of two senders are one")
+		t.Error("two senders got the same id")
 	}
 	got := need(in.Message(ctx, first.ID))
 	if raw, _ := got.Meta.Get("x-color"); string(raw) != `{"r" : 1.0}` || len(got.Meta) != 1 {
-		t.Errorf("fields of its sender's own: %s", got.Meta)
+		t.Errorf("the sender's own fields are %s", got.Meta)
 	}
 	// A turn that another program appended without Send is a message too.
 	_, err := st.Session("inbox/needs").Append(ctx, log.Any, &events.TurnAppended{Entries: []events.Entry{
@@ -486,7 +486,7 @@ func inboxNeeds(t *testing.T, st *tally.Store) {
 	must(t, err)
 	all := inboxAll(t, st, "needs")
 	if n := len(all); n != 4 || string(all[2].Body) != "1" || !bytes.Equal(all[3].Bytes, []byte{0xff}) || all[3].Malformed == "" || need(in.Unread(ctx)) != 4 {
-		t.Errorf("around Send: %+v", all)
+		t.Errorf("the messages with one that was not sent by Send are %+v", all)
 	}
 }
 
@@ -507,7 +507,7 @@ func inboxRewinds(t *testing.T, st *tally.Store) {
 	delivered := func() {
 		t.Helper()
 		if got := inboxBodies(inboxAll(t, st, "back")); !slices.Equal(got, []string{"mail"}) || need(in.Unread(ctx)) != 1 {
-			t.Errorf("delivered are %q", got)
+			t.Errorf("delivered %q", got)
 		}
 		o, err := in.Session().Outline(ctx)
 		if must(t, err); o.Len(projector.InboxThread) != 1 {
@@ -518,7 +518,7 @@ func inboxRewinds(t *testing.T, st *tally.Store) {
 	for _, position := range []string{"start", "#1"} {
 		_, err = in.Session().PlanRewind(ctx, position, "")
 		if _, ok := errors.AsType[*tally.KindError](err); !ok {
-			t.Errorf("a rewind to %s: %v", position, err)
+			t.Errorf("rewind to %s: %v", position, err)
 		}
 	}
 	first := inboxAll(t, st, "back")[0].Offset
@@ -526,7 +526,7 @@ func inboxRewinds(t *testing.T, st *tally.Store) {
 	must(t, err)
 	delivered()
 	if last := need(in.Session().Outline(ctx)).Ledger(); len(last.Rejected) != 1 || last.Kind != events.KindInbox {
-		t.Errorf("the rewind is not rejected: %+v", last.Rejected)
+		t.Errorf("the rewind was not rejected: %+v", last.Rejected)
 	}
 }
 
@@ -556,15 +556,15 @@ func TestInboxForged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inboxRefused(t, st, nil, do)
 			if _, ok := errors.AsType[*events.InvalidError](do()); !ok {
-				t.Errorf("it is %v", do())
+				t.Errorf("got the error %v", do())
 			}
 		})
 	}
 	if open := inboxMail(t, st).Open(); len(open) != 1 {
-		t.Errorf("%d questions are open, want that of a", len(open))
+		t.Errorf("got %d open questions, want that of a", len(open))
 	}
 	if m := need(in.Message(ctx, note.ID)); string(m.Body) != `"mine"` {
-		t.Errorf("it says %s", m.Body)
+		t.Errorf("the message is %s", m.Body)
 	}
 }
 
@@ -582,7 +582,7 @@ func TestInboxLargePages(t *testing.T) {
 		rest, end, err := in.List(t.Context(), tavern.Page{Newest: newest, After: next})
 		must(t, err)
 		if len(first) != 3 || len(rest) != 1 || end != 0 {
-			t.Errorf("pages of %d and %d messages, and then %v", len(first), len(rest), end)
+			t.Errorf("got pages of %d and %d messages and then the position %v", len(first), len(rest), end)
 		}
 	}
 }
@@ -606,7 +606,7 @@ func TestInboxUnreadCostsSendersLittle(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("to send a message %d records are read", read)
+			t.Fatalf("a send read %d records", read)
 		}
 	}
 }
@@ -651,19 +651,19 @@ func TestInboxLargeBodies(t *testing.T) {
 		m.Body, m.Key = body, fmt.Sprint(i)
 		sent := inboxSend(t, st, "big", m)
 		if again := inboxSend(t, st, "big", m); again.Offset != sent.Offset {
-			t.Errorf("%d bytes, sent again: %v and %v", n, sent.Offset, again.Offset)
+			t.Errorf("a message of %d bytes, sent twice, is at %v and %v", n, sent.Offset, again.Offset)
 		}
 		if got := inboxTake(t, in, sent.Offset-1, 1)[0]; !bytes.Equal(got.Body, body) {
-			t.Errorf("%d bytes came back as %d", n, len(got.Body))
+			t.Errorf("a message of %d bytes was read with %d", n, len(got.Body))
 		}
 	}
 	if n := need(in.Unread(t.Context())); n != 3 {
-		t.Errorf("%d are unread", n)
+		t.Errorf("got %d unread messages", n)
 	}
 	inboxRefused(t, st, nil, func() error {
 		_, err := in.Send(t.Context(), tavern.Message{From: "a", Type: "note", Thread: "t", Body: tavern.Text(strings.Repeat("x", 20<<20))})
 		if _, ok := errors.AsType[*events.InvalidError](err); !ok {
-			t.Errorf("too much: %v", err)
+			t.Errorf("send a body that is too large: %v", err)
 		}
 		return err
 	})

@@ -56,16 +56,16 @@ func TestJanitorLives(t *testing.T) {
 	w.janitors(t)
 	w.checkLiving(t)
 	if list := daemonOrphans(t, daemonScan(w.st)); len(list) > 0 {
-		t.Errorf("orphans: %v", list)
+		t.Errorf("the orphans are %v", list)
 	}
 	n := inboxRecords(t, w.st)
 	if w.janitors(t); inboxRecords(t, w.st) != n {
-		t.Error("a second pass appends something")
+		t.Error("a second pass appended records")
 	}
 	left, gone := 0, 0
 	for what, owner := range w.owners {
 		if there := w.isThere(t, what); there != !w.isDead(owner) {
-			t.Errorf("%s of %s, who is dead: %v; it is there: %v", what, owner, w.isDead(owner), there)
+			t.Errorf("%s of %s: the owner has ended %v, the object exists %v", what, owner, w.isDead(owner), there)
 		} else if there {
 			left++
 		} else {
@@ -73,7 +73,7 @@ func TestJanitorLives(t *testing.T) {
 		}
 	}
 	if left == 0 || gone == 0 {
-		t.Errorf("%d things are left and %d are gone: this shows nothing", left, gone)
+		t.Errorf("%d objects are left and %d are removed, want some of both", left, gone)
 	}
 	t.Logf("%d agents, %d of them dead; of what they had %d is there and %d is gone; %d records", len(w.agents), len(w.dead), left, gone, n)
 }
@@ -164,7 +164,7 @@ func (w *livesWorld) checkLiving(t *testing.T) {
 	t.Helper()
 	for what, owner := range w.owners {
 		if !w.isDead(owner) && !w.isThere(t, what) {
-			t.Errorf("%s of %s is gone, who lives", what, owner)
+			t.Errorf("%s of the living owner %s is removed", what, owner)
 		}
 	}
 	for _, id := range w.agents {
@@ -172,7 +172,7 @@ func (w *livesWorld) checkLiving(t *testing.T) {
 			continue
 		}
 		if i := need(tavern.AgentOf(w.st, id).Info(t.Context())); i.Dead() || !i.ArchivedAt.IsZero() {
-			t.Errorf("%s is %s, and nobody stopped it", id, i.State)
+			t.Errorf("agent %s is %s, but was not stopped", id, i.State)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func (w *livesWorld) wrongClock(t *testing.T) {
 		w.pass(-wrong)
 	}
 	if now := inboxRecords(t, w.st); now != n {
-		t.Errorf("%d records are there by the clock alone", now-n)
+		t.Errorf("the clock alone caused %d records", now-n)
 	}
 }
 

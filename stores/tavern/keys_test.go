@@ -25,10 +25,10 @@ func TestKeys(t *testing.T) {
 	})
 	t.Run("D-37 names", func(t *testing.T) {
 		if got := tavern.ProjectKey("/Users/yankee/Projects/foo_bar"); got != "com.tavern.jake.session.-Users-yankee-Projects-foo-bar" {
-			t.Errorf("of a project: %q", got)
+			t.Errorf("the key of a project is %q", got)
 		}
 		if got := tavern.AgentKey("6F9619FF-8B86-D011-B42D-00C04FC964FF"); got != "com.tavern.agent.session.6F9619FF-8B86-D011-B42D-00C04FC964FF" {
-			t.Errorf("of an agent: %q", got)
+			t.Errorf("the key of an agent is %q", got)
 		}
 	})
 	// The right-hand sides are the results of JavaScript's path.normalize("NFC").replace(/[^a-zA-Z0-9]/g, "-").
@@ -43,7 +43,7 @@ func TestKeys(t *testing.T) {
 			"/nowhere/" + longName('x', 300): "-nowhere-" + longName('x', 300),
 		} {
 			if got := tavern.VendorKey(path); got != want {
-				t.Errorf("%q is %q, want %q", path, got, want)
+				t.Errorf("the key of %q is %q, want %q", path, got, want)
 			}
 		}
 	})
@@ -53,7 +53,7 @@ func TestKeys(t *testing.T) {
 		must(t, os.Symlink("real", filepath.Join(dir, "link")))
 		for _, below := range []string{"", "gone"} { // for a missing path, the links of its parents are resolved
 			if got, want := tavern.VendorKey(filepath.Join(dir, "link", below)), tavern.VendorKey(filepath.Join(dir, "real", below)); got != want {
-				t.Errorf("by the link %q, want %q", got, want)
+				t.Errorf("the key through the link is %q, want %q", got, want)
 			}
 		}
 	})
@@ -65,7 +65,7 @@ func TestKeys(t *testing.T) {
 			}
 		}
 		if short := longName('x', 200); !tavern.VendorFolder(short, short) || tavern.VendorFolder(short+"-1", short) {
-			t.Error("a key of 200 characters is the folder's whole name")
+			t.Error("a key of 200 characters does not have to be the folder's whole name")
 		}
 	})
 }
@@ -77,7 +77,7 @@ func TestVendorKeyOfRecordings(t *testing.T) {
 	dir := testkit.Data(t, "claude", "projects")
 	projects := need(tavern.TranscriptsOf(dir).Projects(t.Context()))
 	if len(projects) == 0 {
-		t.Fatal("there are no projects")
+		t.Fatal("found no projects")
 	}
 	for _, p := range projects {
 		if !p.Guessed && !tavern.VendorFolder(p.Key, tavern.VendorKey(p.Path)) {
@@ -106,7 +106,7 @@ func FuzzVendorKey(f *testing.F) {
 			}
 		}
 		if got := tavern.VendorKey(parent + name); got != string(want) {
-			t.Errorf("%q is %q, want %q", name, got, want)
+			t.Errorf("the key of %q is %q, want %q", name, got, want)
 		}
 	})
 }
@@ -124,7 +124,7 @@ func TestColliding(t *testing.T) {
 			}
 			for _, path := range paths {
 				if got := need(p.ProjectSession(t.Context(), path)); got != "session of "+strings.ToValidUTF8(path, "?") {
-					t.Errorf("%.40q has %.60q", path, got)
+					t.Errorf("the setting of %.40q is %.60q", path, got)
 				}
 			}
 			var listed []string
@@ -132,25 +132,25 @@ func TestColliding(t *testing.T) {
 				listed = append(listed, s.Path)
 			}
 			if want := slices.Sorted(slices.Values(paths)); !slices.Equal(listed, want) {
-				t.Errorf("listed are %.300q", listed)
+				t.Errorf("the list is %.300q", listed)
 			}
 			_, err := p.ProjectByKey(t.Context(), "com.tavern.jake.session.-a-b-c")
 			ambiguous, ok := errors.AsType[*tavern.AmbiguousError](err)
 			if !ok || !slices.Equal(ambiguous.Paths, []string{"/a/b-c", "/a/b/c", "/a/b_c"}) {
-				t.Errorf("by key: %v", err)
+				t.Errorf("get by an ambiguous key: %v", err)
 			}
 			for _, path := range []string{"/a/b.c", "/a b/c"} {
 				if got, err := p.ProjectByKey(t.Context(), tavern.ProjectKey(path)); err != nil || got.Path != path {
-					t.Errorf("%q by its key: %+v, %v", path, got, err)
+					t.Errorf("get %q by its key: %+v, error %v", path, got, err)
 				}
 			}
 			must(t, p.ClearProjectSession(t.Context(), "/a/b_c"))
 			must(t, p.ClearProjectSession(t.Context(), "/a/b/c"))
 			if got := need(p.ProjectByKey(t.Context(), "com.tavern.jake.session.-a-b-c")); got.Path != "/a/b-c" {
-				t.Errorf("of the one that is left: %+v", got)
+				t.Errorf("the setting of the remaining project is %+v", got)
 			}
 			if _, err := p.ProjectByKey(t.Context(), "com.tavern.jake.session.-x"); !errors.Is(err, tally.ErrNotFound) {
-				t.Errorf("of none: %v", err)
+				t.Errorf("get by an unknown key: %v", err)
 			}
 		})
 	})

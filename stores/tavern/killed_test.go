@@ -71,10 +71,10 @@ func killedCheck(t *testing.T, st *tally.Store, rounds []int) {
 	}
 	in := tavern.InboxOf(st, tavern.User)
 	if mail, unread := inboxAll(t, st, tavern.User), need(in.Unread(ctx)); len(mail) < len(rounds) || unread > 1 {
-		t.Errorf("%d messages of %d, %d not seen", len(mail), len(rounds), unread)
+		t.Errorf("got %d messages of %d, %d unread", len(mail), len(rounds), unread)
 	}
 	if i := need(tavern.AgentOf(st, agentID).Info(ctx)); !strings.Contains(string(i.Node), "state: "+i.State+"\n") {
-		t.Errorf("the agent is %s, and its file says %s", i.State, i.Node)
+		t.Errorf("the agent is %s, its file has %s", i.State, i.Node)
 	}
 }
 

@@ -56,7 +56,7 @@ func TestLayers(t *testing.T) {
 			need(d.Create(ctx, "overlay", "Ab/y", tally.Write{Data: []byte("mine")}))
 			for _, id := range []string{"ab/x", "Ab/y"} {
 				if in := need(tavern.LayerOnly(st, tavern.LayerProject).Has(ctx, events.Document(st.Namespace(), "overlay", id))); in {
-					t.Errorf("overlay/%s is the project's", id)
+					t.Errorf("overlay/%s is in the project's layer", id)
 				}
 			}
 		})
@@ -86,7 +86,7 @@ func TestLayers(t *testing.T) {
 			for _, to := range []string{"document/setting/x", "document/diary/x", "session/mine"} {
 				_, err := d.Create(ctx, "doc", "leak", tally.Write{Links: []events.Link{{Rel: "see", To: to}}})
 				if _, ok := errors.AsType[*events.InvalidError](err); !ok {
-					t.Errorf("to %s: %v", to, err)
+					t.Errorf("move to %s: %v", to, err)
 				}
 			}
 			must1(d.Create(ctx, "doc", "fine", tally.Write{Links: []events.Link{{Rel: "see", To: "document/doc/x"}}}))

@@ -69,7 +69,7 @@ func TestLeaseAfterRest(t *testing.T) {
 		// Its clock is this machine's and cannot be set: this only checks that it answers.
 		st := storetest.Open(t, "nats")
 		if now := need(st.LeaseTime(ctx)); time.Since(now).Abs() > time.Minute {
-			t.Errorf("it is %v", now)
+			t.Errorf("the time is %v", now)
 		}
 	})
 }

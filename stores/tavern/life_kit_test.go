@@ -47,7 +47,7 @@ func lifeImport(t *testing.T, st *tally.Store, dir string) {
 	must(t, errors.Join(in.Run(t.Context()), in.Close()))
 }
 
-// lifeServer is the vendor: whether it has a session, and how often it was asked.
+// lifeServer stands for the vendor: whether it has a session, and how often it was asked.
 type lifeServer struct {
 	has, deaf bool
 	asked     int

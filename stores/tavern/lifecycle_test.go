@@ -127,11 +127,11 @@ func lifeRefused(t *testing.T, st *tally.Store) {
 	}
 	server := &lifeServer{}
 	if _, err := l.Resume(t.Context(), server.probe); err == nil {
-		t.Fatal("it was resumed")
+		t.Fatal("a refused session was resumed")
 	}
 	again := need(tavern.LifecycleOf(st, "agent/7", lifeFile(t, true)).Life(t.Context()))
 	if got := again.Resumable(); got.Refused.IsZero() || got.Reason != "session "+lifeSession+" has expired" || !strings.Contains(got.String(), "refused at ") {
-		t.Errorf("after the refusal: %s", got)
+		t.Errorf("resumable after the refusal: %s", got)
 	}
 	must(t, l.Break(t.Context(), "a new session"))
 	must(t, l.Bind(t.Context(), events.Binding{Vendor: "claude", ID: "another"}, "in its place"))
@@ -146,7 +146,7 @@ func lifeRefused(t *testing.T, st *tally.Store) {
 		t.Errorf("the log is %s", got)
 	}
 	if life.Binding.ID != "" || !strings.HasPrefix(life.Resumable().String(), "no: ") {
-		t.Errorf("ended, it is bound to %+v: %s", life.Binding, life.Resumable())
+		t.Errorf("after the end the session is bound to %+v: %s", life.Binding, life.Resumable())
 	}
 }
 
@@ -157,7 +157,7 @@ func lifeArchived(t *testing.T, st *tally.Store) {
 	id := "claude/-srv-bakery/" + lifeSession
 	server := &lifeServer{has: true}
 	if life, err := tavern.LifecycleOf(st, id, transcripts).Resume(t.Context(), server.probe); err != nil || life.Source() != tavern.DirectFile {
-		t.Errorf("with the file: %v, from %q", err, life.Source())
+		t.Errorf("with the file: error %v, from %q", err, life.Source())
 	}
 	lifeImport(t, st, dir) // entries about the session do not hinder an import
 	must(t, os.Remove(filepath.Join(dir, "-srv-bakery", lifeSession+".jsonl")))
@@ -203,7 +203,7 @@ func TestLifeTime(t *testing.T) {
 			t.Errorf("resumable: %s", got)
 		}
 		if _, err := life.Resume(t.Context(), (&lifeServer{has: true}).probe); err != nil {
-			t.Errorf("the vendor is asked all the same: %v", err)
+			t.Errorf("resume an expired session that the vendor still has: %v", err)
 		}
 	})
 }
@@ -237,13 +237,13 @@ func TestLifeEndedWhileBound(t *testing.T) {
 			case e.Event == "started":
 				bound = e.Session
 			case e.Session != bound:
-				t.Fatalf("round %d: %q is ended while %q is bound", n, e.Session, bound)
+				t.Fatalf("round %d: %q was ended, but %q is bound", n, e.Session, bound)
 			default:
 				bound = ""
 			}
 		}
 		if life.Binding.ID != bound {
-			t.Fatalf("round %d: %q is bound, by the log %q", n, life.Binding.ID, bound)
+			t.Fatalf("round %d: %q is bound, but the log has %q", n, life.Binding.ID, bound)
 		}
 	}
 }

@@ -100,7 +100,7 @@ func (m *team) work(q *tavern.Queue) {
 		need(q.Enqueue(ctx, tavern.Item{ID: id, Body: []byte(id + "\n"), Priority: 9}))
 		c := need(q.TryClaim(ctx, "w-"+id))
 		if c.Item.ID != id {
-			m.t.Fatalf("%s was handed out, not %s", c.Item.ID, id)
+			m.t.Fatalf("got the item %s, want %s", c.Item.ID, id)
 		}
 		switch id {
 		case "done":
@@ -189,7 +189,7 @@ func TestLiveFolder(t *testing.T) {
 				found++
 			}
 			if found == 0 {
-				t.Errorf("there is no %s", kind)
+				t.Errorf("the folder has no %s", kind)
 			}
 		}
 		want, _ := layouttest.Exported(t, m.Store, taverndir.Layout{})
@@ -232,11 +232,11 @@ func TestLiveFolder(t *testing.T) {
 		docs := m.docs("doc")
 		for id, text := range docs {
 			if other, ok := docs["hand-"+id]; ok && other != text {
-				t.Errorf("%q and %q", text, other)
+				t.Errorf("the texts are %q and %q", text, other)
 			}
 		}
 		if len(docs) != 13 {
-			t.Errorf("%d documents", len(docs))
+			t.Errorf("got %d documents", len(docs))
 		}
 	})
 	t.Run("D-40 what another program does to files are writes, and nothing comes back", func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestLiveFolder(t *testing.T) {
 		m.settle()
 		m.settle()
 		if n := agentRecords(ctx, m.Store); n != had {
-			t.Errorf("%d records came back", n-had)
+			t.Errorf("the export added %d records", n-had)
 		}
 		m.write("docs/a.md", "by hand")
 		m.put("a", "by the log") // at the same time
@@ -270,7 +270,7 @@ func TestLiveFolder(t *testing.T) {
 		}
 		for _, text := range []string{"by hand", "by the log"} {
 			if !slices.Contains(slices.Collect(maps.Values(kept)), text) {
-				t.Errorf("%q is lost: %q", text, kept)
+				t.Errorf("the text %q is lost: %q", text, kept)
 			}
 		}
 	})
@@ -307,14 +307,14 @@ func TestLiveFolder(t *testing.T) {
 		need(q.TryClaim(ctx, "w"))
 		pull()
 		if c, err := other.TryClaim(ctx, "w"); err == nil {
-			t.Errorf("%s is handed out a second time", c.Item.ID)
+			t.Errorf("the item %s was claimed a second time", c.Item.ID)
 		}
 		if counts := need(other.Counts(ctx)); counts[tavern.ItemReady] != 0 || counts[tavern.ItemClaimed] != 1 {
 			t.Errorf("%v", counts)
 		}
 		layouttest.MustEqual(t, layouttest.ReadLive(t, one.dir), layouttest.ReadLive(t, two.dir))
 		if kept := two.docs("conflict"); len(kept) > 0 {
-			t.Errorf("conflicts: %q", kept)
+			t.Errorf("the conflicts are %q", kept)
 		}
 	})
 	t.Run("B-44 a file that is no template stays, and is one when it is mended", func(t *testing.T) {
@@ -324,7 +324,7 @@ func TestLiveFolder(t *testing.T) {
 		m.settle()
 		m.shows("workflows/w.json", bad)
 		if docs := m.docs("workflow"); len(docs) > 0 {
-			t.Errorf("it is a template: %q", docs)
+			t.Errorf("an invalid template was imported: %q", docs)
 		}
 		m.write("workflows/w.json", good)
 		m.settle()
@@ -335,7 +335,7 @@ func TestLiveFolder(t *testing.T) {
 		m.write("workflows/w.json", bad)
 		m.settle()
 		if docs, kept := m.docs("workflow"), m.docs("conflict"); docs["w"] != good || !slices.Contains(slices.Collect(maps.Values(kept)), bad) {
-			t.Errorf("%q, beside it %q", docs, kept)
+			t.Errorf("the documents are %q, the conflicts %q", docs, kept)
 		}
 	})
 	t.Run("B-44 an agent is not put into a state that agents do not have", func(t *testing.T) {
@@ -345,7 +345,7 @@ func TestLiveFolder(t *testing.T) {
 		m.write("agents/kettle/agent.md", odd)
 		m.settle()
 		if info := need(a.Info(ctx)); info.State != tavern.AgentIdle || !slices.Contains(slices.Collect(maps.Values(m.docs("conflict"))), odd) {
-			t.Errorf("%+v, beside it %q", info, m.docs("conflict"))
+			t.Errorf("the agent is %+v, the conflicts are %q", info, m.docs("conflict"))
 		}
 		m.shows("agents/kettle/agent.md", agentFile)
 	})
@@ -360,7 +360,7 @@ func TestLiveFolder(t *testing.T) {
 		files := layouttest.ReadLive(t, m.dir)
 		for name, text := range files {
 			if strings.Contains(text, "canary") {
-				t.Errorf("%s is personal", name)
+				t.Errorf("the folder has the personal file %s", name)
 			}
 		}
 		there := newTeam(t, "", agentDir(t, files))
@@ -379,12 +379,12 @@ func TestLiveFolder(t *testing.T) {
 		files, folded := layouttest.ReadLive(t, m.dir), make(map[string]string)
 		for name := range files {
 			if other := folded[layouts.FoldedName(name)]; other != "" {
-				t.Errorf("%q and %q are one file on some system", name, other)
+				t.Errorf("%q and %q have equal names on some system", name, other)
 			}
 			folded[layouts.FoldedName(name)] = name
 		}
 		if len(files) != len(ids) {
-			t.Errorf("%d files of %d documents", len(files), len(ids))
+			t.Errorf("got %d files of %d documents", len(files), len(ids))
 		}
 		other := &team{t: t, Store: storetest.Open(t, "memory")}
 		need(taverndir.Layout{}.Import(ctx, other.Store, agentDir(t, files), layouts.ImportOptions{}))

@@ -209,7 +209,7 @@ func (r *troupe) hear(name string, out io.Reader) {
 		}
 		var w word
 		if err := json.Unmarshal(line, &w); err != nil {
-			r.t.Errorf("%s says %q", name, line)
+			r.t.Errorf("member %s printed %q", name, line)
 			continue
 		}
 		r.hearing.Lock()
@@ -242,7 +242,7 @@ func (r *troupe) until(holds func() bool) {
 		select {
 		case <-r.said:
 		case <-time.After(3 * time.Minute):
-			r.t.Fatal("nobody says anything")
+			r.t.Fatal("no member sent a message")
 		}
 	}
 }

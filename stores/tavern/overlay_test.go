@@ -43,10 +43,10 @@ func overlayReads(t *testing.T, st *tally.Store) {
 	reads("specs/new", "new")
 	reads("specs/y", "")
 	if doc := need(docs.Read(ctx, "doc", "specs/x")); string(doc.Data) != "one" {
-		t.Errorf("for the others it is %q", doc.Data)
+		t.Errorf("the document of the project is %q", doc.Data)
 	}
 	if doc, err := tavern.OverlayOf(st, "a").Read(ctx, "specs/x"); err != nil || string(doc.Data) != "one" {
-		t.Errorf("for another agent it is %v, %v", doc, err)
+		t.Errorf("the document for another agent is %v, error %v", doc, err)
 	}
 
 	// The base is that of the first write, whatever follows.
@@ -56,13 +56,13 @@ func overlayReads(t *testing.T, st *tally.Store) {
 		if e := flowRefused[*tally.DocumentConflictError](t, st, what, func() error {
 			return second(o.Write(ctx, "specs/x", tally.Write{Data: []byte("x"), Base: base}))
 		}); e != nil && e.Have != own.Offset {
-			t.Errorf("%s: refused with %+v", what, e)
+			t.Errorf("%s: got the error %+v", what, e)
 		}
 	}
 	doc := events.Document(st.Namespace(), "doc", "specs/x")
 	changes := need(o.Changes(ctx))
 	if len(changes) != 3 || changes[0].Path != "specs/new" || changes[0].Base != 0 || !changes[2].Deleted || changes[2].Path != "specs/y" {
-		t.Errorf("it changes %+v", changes)
+		t.Errorf("the changes are %+v", changes)
 	}
 	want := tavern.OverlayChange{Path: "specs/x", Subject: doc, Base: v1.Offset, Overlay: events.Document(st.Namespace(), "overlay", "a1/specs/x"), Revision: own.Offset}
 	if diff := cmp.Diff(want, changes[1]); diff != "" {
@@ -74,13 +74,13 @@ func overlayReads(t *testing.T, st *tally.Store) {
 		diffs = append(diffs, d)
 	}
 	if d := diffs[1]; string(d.Before.Data) != "one" || string(d.After.Data) != "mine again" || d.Have != v2.Offset || !d.Conflict() {
-		t.Errorf("the one that others changed is %+v", d)
+		t.Errorf("the document with a changed base is %+v", d)
 	}
 	if d := diffs[0]; d.Before != nil || string(d.After.Data) != "new" || d.Conflict() {
-		t.Errorf("the new one is %+v", d)
+		t.Errorf("the new document is %+v", d)
 	}
 	if d := diffs[2]; string(d.Before.Data) != "why" || d.After != nil || d.Conflict() {
-		t.Errorf("the one to go is %+v", d)
+		t.Errorf("the document to be deleted is %+v", d)
 	}
 
 	must(t, o.Drop(ctx, "specs/x", "specs/none"))
@@ -93,11 +93,11 @@ func overlayReads(t *testing.T, st *tally.Store) {
 	})
 	need(o.Write(ctx, "specs/x", tally.Write{Data: []byte("anew"), Base: v2.Offset}))
 	if c := need(o.Changes(ctx)); c[1].Base != v2.Offset {
-		t.Errorf("written anew it lies over %v", c[1].Base)
+		t.Errorf("the base of a document that was written again is %v", c[1].Base)
 	}
 	must(t, o.Drop(ctx))
 	if c := need(o.Changes(ctx)); len(c) != 0 {
-		t.Errorf("in the end there are %+v", c)
+		t.Errorf("the changes in the end are %+v", c)
 	}
 	must(t, o.Drop(ctx))
 
@@ -112,7 +112,7 @@ func overlayReads(t *testing.T, st *tally.Store) {
 		flowRefused[*events.InvalidError](t, st, name, do)
 	}
 	if err := o.Delete(ctx, "specs/none", 0); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("to delete what is not there: %v", err)
+		t.Errorf("delete a missing document: %v", err)
 	}
 }
 

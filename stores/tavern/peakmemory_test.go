@@ -25,7 +25,7 @@ func residentPeak(t *testing.T) int64 {
 	_, text, ok := strings.Cut(string(need(os.ReadFile("/proc/self/status"))), "VmHWM:")
 	text, _, ends := strings.Cut(text, "kB")
 	if !ok || !ends {
-		t.Fatal("there is no peak")
+		t.Fatal("the system reports no peak")
 	}
 	return need(strconv.ParseInt(strings.TrimSpace(text), 10, 64)) << 10
 }

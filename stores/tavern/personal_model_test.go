@@ -76,7 +76,7 @@ func personalAgrees(t *testing.T, r *rapid.T, p *tavern.Personal, projects, sess
 		listed = append(listed, a.ID+a.Name)
 	}
 	if !maps.Equal(kept, projects) || !slices.Equal(listed, agents) {
-		r.Fatalf("there are %q and %q, want %q and %q", kept, listed, projects, agents)
+		r.Fatalf("the settings are %q and %q, want %q and %q", kept, listed, projects, agents)
 	}
 	for _, id := range []string{"1", "2", "3"} {
 		got, err := p.AgentSession(t.Context(), id)

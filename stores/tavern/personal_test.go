@@ -40,22 +40,22 @@ func TestPersonal(t *testing.T) {
 			must(t, p.SetProjectSession(t.Context(), "/srv/bakery", "four"))
 			again := tavern.PersonalOf(need(st.In("elsewhere"))) // settings belong to a person, not to a namespace
 			if got := need(again.ProjectSession(t.Context(), "/srv/bakery")); got != "four" {
-				t.Errorf("of the project: %q", got)
+				t.Errorf("the setting of the project is %q", got)
 			}
 			if got := need(again.AgentSession(t.Context(), personalAgent)); got != "two" {
-				t.Errorf("of the agent: %q", got)
+				t.Errorf("the setting of the agent is %q", got)
 			}
 			must(t, p.ClearAgentSession(t.Context(), personalAgent))
 			must(t, p.ClearAgentSession(t.Context(), personalAgent))
 			if _, err := p.AgentSession(t.Context(), personalAgent); !errors.Is(err, tally.ErrNotFound) {
-				t.Errorf("cleared: %v", err)
+				t.Errorf("get a cleared setting: %v", err)
 			}
 			must(t, p.ClearSessions(t.Context()))
 			if _, err := p.AgentSession(t.Context(), "another"); !errors.Is(err, tally.ErrNotFound) {
-				t.Errorf("all cleared: %v", err)
+				t.Errorf("get after clearing all settings: %v", err)
 			}
 			if list := need(p.ProjectSessions(t.Context())); len(list) != 0 {
-				t.Errorf("left are %+v", list)
+				t.Errorf("the remaining settings are %+v", list)
 			}
 		})
 		t.Run("D-37 the list of agents", func(t *testing.T) { personalAgents(t, p) })
@@ -74,7 +74,7 @@ func TestPersonal(t *testing.T) {
 func personalAgents(t *testing.T, p *tavern.Personal) {
 	ctx := t.Context()
 	if list := need(p.PersistedAgents(ctx)); len(list) != 0 {
-		t.Errorf("at first: %+v", list)
+		t.Errorf("the list at first is %+v", list)
 	}
 	kept := events.Fields{{Name: "color", Value: events.Raw(`"red"`)}}
 	must(t, p.AddAgent(ctx, tavern.PersistedAgent{ID: "a", Name: "Ann", SessionID: "s", ChatDescription: "bakes", Unknown: kept}))
@@ -83,21 +83,21 @@ func personalAgents(t *testing.T, p *tavern.Personal) {
 	must(t, p.UpdateAgent(ctx, "a", tavern.AgentChange{Name: &name}))
 	a := need(p.PersistedAgent(ctx, "a"))
 	if a.Name != "Anna" || a.SessionID != "s" || a.ChatDescription != "bakes" || len(a.Unknown) != 1 {
-		t.Errorf("nil leaves a field as it is: %+v", a)
+		t.Errorf("a nil field changed the agent: %+v", a)
 	}
 	must(t, p.AddAgent(ctx, tavern.PersistedAgent{ID: "a", Name: "Other"}))
 	list := need(p.PersistedAgents(ctx))
 	if len(list) != 2 || list[0].Name != "Other" || list[0].SessionID != "" {
-		t.Errorf("an agent that is there is replaced in its place: %+v", list)
+		t.Errorf("a replaced agent lost its place: %+v", list)
 	}
 	must(t, p.SetAgentSession(ctx, "a", "s"))
 	must(t, p.RemoveAgent(ctx, "a"))
 	if _, err := p.AgentSession(ctx, "a"); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("its session stays: %v", err)
+		t.Errorf("the session of a removed agent: %v", err)
 	}
 	for what, err := range map[string]error{"remove": p.RemoveAgent(ctx, "a"), "update": p.UpdateAgent(ctx, "a", tavern.AgentChange{})} {
 		if !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("%s of none: %v", what, err)
+			t.Errorf("%s of a missing agent: %v", what, err)
 		}
 	}
 	var adding sync.WaitGroup
@@ -110,11 +110,11 @@ func personalAgents(t *testing.T, p *tavern.Personal) {
 	}
 	adding.Wait()
 	if list := need(p.PersistedAgents(ctx)); len(list) != 9 {
-		t.Errorf("of nine agents there are %d", len(list))
+		t.Errorf("got %d of nine agents", len(list))
 	}
 	must(t, p.ClearAgents(ctx))
 	if list := need(p.PersistedAgents(ctx)); len(list) != 0 {
-		t.Errorf("cleared: %+v", list)
+		t.Errorf("the list after clearing is %+v", list)
 	}
 }
 
@@ -122,11 +122,11 @@ func personalSettings(t *testing.T, p *tavern.Personal) {
 	ctx := t.Context()
 	must(t, p.SetWindow(ctx, "main", tavern.Window{X: -10, Y: 20.5, Width: 800, Height: 600}))
 	if w := need(p.Window(ctx, "main")); w.X != -10 || w.Y != 20.5 || w.Width != 800 || w.Height != 600 {
-		t.Errorf("the window is at %+v", w)
+		t.Errorf("the window is %+v", w)
 	}
 	must(t, p.SetPermissionMode(ctx, "plan"))
 	if _, ok := errors.AsType[*events.InvalidError](p.SetPermissionMode(ctx, "everything")); !ok {
-		t.Error("a mode that there is not is taken")
+		t.Error("an unknown mode was accepted")
 	}
 	if got := need(p.PermissionMode(ctx)); got != "plan" {
 		t.Errorf("the mode is %q", got)
@@ -144,7 +144,7 @@ func personalSettings(t *testing.T, p *tavern.Personal) {
 	}
 	must(t, p.ClearSetting(ctx, "theme/é"))
 	if _, err := p.Setting(ctx, "theme/é"); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("cleared: %v", err)
+		t.Errorf("get a cleared setting: %v", err)
 	}
 	for what, err := range map[string]error{"a reserved key": p.SetSetting(ctx, "com.tavern.agents", events.Raw("[]")), "no JSON": p.SetSetting(ctx, "x", events.Raw("{")), "no key": p.SetSetting(ctx, "", events.Raw("1"))} {
 		if _, ok := errors.AsType[*events.InvalidError](err); !ok {
@@ -201,10 +201,10 @@ func TestPersonalStays(t *testing.T) {
 		personal := need(st.In(events.PersonalNamespace))
 		_, err := layouts.Export(t.Context(), personal, lifeForm{}, out, layouts.ExportOptions{All: true, Any: true})
 		if refused, ok := errors.AsType[*events.PersonalError](err); !ok || refused.Where != "an export" {
-			t.Errorf("an export of it: %v", err)
+			t.Errorf("export of the personal namespace: %v", err)
 		}
 		if report, err := layouts.Export(t.Context(), st, lifeForm{}, out, layouts.ExportOptions{All: true, Any: true}); err != nil || report.Sessions != 1 {
-			t.Errorf("an export of the project: %+v, %v", report, err)
+			t.Errorf("export of the project: %+v, error %v", report, err)
 		}
 	})
 	t.Run("D-66 not in metrics", func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestPersonalStays(t *testing.T) {
 	st = open()
 	t.Run("D-24 after a restart", func(t *testing.T) {
 		if got := need(tavern.PersonalOf(st).ProjectSession(t.Context(), "/home/"+personalCanary(8))); got != personalCanary(9) {
-			t.Errorf("it is %q", got)
+			t.Errorf("the setting is %q", got)
 		}
 	})
 	must(t, st.Close())
@@ -234,7 +234,7 @@ func TestPersonalStays(t *testing.T) {
 	t.Run("D-66 a store that has something personal does not listen", func(t *testing.T) {
 		_, err := embedded.Open(t.Context(), personalListening(dir))
 		if refused, ok := errors.AsType[*events.PersonalError](err); !ok || refused.Subjects != 11 {
-			t.Errorf("it listens: %v", err)
+			t.Errorf("open a listening store: %v", err)
 		}
 		st := open() // the store is unchanged
 		must(t, st.Close())
@@ -261,7 +261,7 @@ func TestPersonalOfListeners(t *testing.T) {
 		st := need(embedded.Open(t.Context(), embedded.Options{Store: dir}))
 		defer st.Close()
 		if _, ok := errors.AsType[*events.PersonalError](tavern.PersonalOf(st).SetAgentSession(t.Context(), "a", "one")); !ok {
-			t.Error("it is taken")
+			t.Error("a personal setting was accepted")
 		}
 	})
 	t.Run("D-66 who comes over the network", func(t *testing.T) {

@@ -215,7 +215,7 @@ func (c *queueCampaign) checkReaders(t *testing.T, r *troupe, items int) {
 	st := need(embedded.Open(t.Context(), embedded.Options{Store: r.store, Backend: "local"}))
 	defer st.Close()
 	if got := need(campaignList(t.Context(), st, 0)); !slices.Equal(got, want) {
-		t.Errorf("the owner's list of %d items is not in the order in which they were put in", len(got))
+		t.Errorf("the owner's list of %d items is not in the order of their enqueueing", len(got))
 	}
 	for n, page := range []int{items/7 + 1, items} {
 		r.start(member{Role: "lister", Name: fmt.Sprint("lister", n), Count: page})
@@ -223,7 +223,7 @@ func (c *queueCampaign) checkReaders(t *testing.T, r *troupe, items int) {
 	r.until(func() bool { return len(c.lists) == 2 })
 	for _, sum := range c.lists {
 		if sum != campaignSum(want) {
-			t.Error("who is attached sees another order")
+			t.Error("an attached process got another order")
 		}
 	}
 	head := need(st.Log.Durable(t.Context()))
@@ -274,12 +274,12 @@ func (c *queueCampaign) check(t *testing.T, r *troupe, workers, items int) {
 		switch p := projector.Decode(rec).Payload.(type) {
 		case *events.RunStarted:
 			if i.ended > 0 {
-				t.Errorf("%s: %s is claimed at %v, and was finished", id, p.Worker, rec.Offset)
+				t.Errorf("item %s: %s claimed it at %v, after its finish", id, p.Worker, rec.Offset)
 			}
 			if i.holder != 0 {
 				over++
 				if rec.Recorded.UnixMilli() < i.until {
-					t.Errorf("%s: %s claims it at %v while %v has it for another %d ms", id, p.Worker, rec.Offset, i.holder, i.until-rec.Recorded.UnixMilli())
+					t.Errorf("item %s: %s claimed it at %v, while the claim %v lasts another %d ms", id, p.Worker, rec.Offset, i.holder, i.until-rec.Recorded.UnixMilli())
 				}
 				i.freed = time.UnixMilli(i.until)
 			}
@@ -311,19 +311,19 @@ func (c *queueCampaign) check(t *testing.T, r *troupe, workers, items int) {
 		}
 	}
 	if len(all) != items {
-		t.Errorf("%d items were claimed, %d were put in", len(all), items)
+		t.Errorf("%d items were claimed, want %d", len(all), items)
 	}
 	for id, i := range all {
 		if i.ended != 1 {
-			t.Errorf("%s: %d finishes are accepted", id, i.ended)
+			t.Errorf("item %s: %d finishes were accepted", id, i.ended)
 		}
 		if heard, ok := c.finished[id]; ok && events.Offset(heard) != i.fence {
-			t.Errorf("%s: that of %v is accepted, and a worker was told so of %d", id, i.fence, heard)
+			t.Errorf("item %s: the finish of the fence %v was accepted, but a worker got the acknowledgement for %d", id, i.fence, heard)
 		}
 	}
 	for id := range maps.Keys(c.finished) {
 		if all[id] == nil {
-			t.Errorf("%s is lost", id)
+			t.Errorf("item %s is lost", id)
 		}
 	}
 	full := fullTimes(had, r.kills, workers)

@@ -66,7 +66,7 @@ func queueNone(t *testing.T, q *tavern.Queue) *tavern.EmptyError {
 	c, err := q.TryClaim(t.Context(), "nobody")
 	empty, ok := errors.AsType[*tavern.EmptyError](err)
 	if !ok {
-		t.Fatalf("there is a claim %+v, %v", c, err)
+		t.Fatalf("got the claim %+v, error %v, want none", c, err)
 	}
 	return empty
 }

@@ -41,7 +41,7 @@ func (c *workerGroup) claimed(claim *tavern.Claim) {
 	id := claim.Item.ID
 	c.fences[id] = append(c.fences[id], int64(claim.Fence))
 	if until, ok := c.held[id]; ok && time.Until(until) > 0 {
-		c.t.Errorf("item %s was claimed while somebody has it for another %v", id, time.Until(until))
+		c.t.Errorf("item %s was claimed while its lease lasts another %v", id, time.Until(until))
 	}
 }
 
@@ -240,7 +240,7 @@ func TestQueueFencing(t *testing.T) {
 		must(t, c.Finish(ctx, []byte(`"fast"`)))
 	}
 	if refused != n {
-		t.Errorf("%d of %d were refused", refused, n)
+		t.Errorf("%d of %d late finishes were refused", refused, n)
 	}
 	for _, c := range fast[:20] {
 		s := need(q.Get(ctx, c.Item.ID))
@@ -271,11 +271,11 @@ func TestQueuePassesNothingOver(t *testing.T) {
 		need(q.Enqueue(ctx, tavern.Item{ID: fmt.Sprintf("i%04d", 100+n)}))
 	}
 	if lost := order[:3]; !slices.Equal(lost, []string{"i0000", "i0001", "i0002"}) {
-		t.Errorf("first came %v: three others had been claimed before", lost)
+		t.Errorf("the first items are %v, want the three that were claimed before", lost)
 	}
 	for n, i := range queueItems(rounds - 500) {
 		if at := slices.Index(order, i.ID); at < 0 || at-n > 400 {
-			t.Fatalf("%s, of which %d were before it, was claimed at %d", i.ID, n, at)
+			t.Fatalf("item %s with %d items before it was claimed as number %d", i.ID, n, at)
 		}
 	}
 }
@@ -348,7 +348,7 @@ func TestQueueDecides(t *testing.T) {
 	}
 	d := decide()
 	if len(d.Ends) != 0 || !d.Next.Equal(first.Until) {
-		t.Errorf("%+v, the lease is over at %v", d, first.Until)
+		t.Errorf("the decision is %+v, the lease ends at %v", d, first.Until)
 	}
 	queueJump(t, st, clock, 2*time.Minute)
 	one, other := decide(), decide()
@@ -362,7 +362,7 @@ func TestQueueDecides(t *testing.T) {
 		}
 	}
 	if n := queueHead(t, st) - before; n != 1 {
-		t.Errorf("it was decided %d times", n)
+		t.Errorf("the work was decided %d times", n)
 	}
 	if s := need(q.Get(ctx, "i0000")); s.Outcome != projector.OutcomeDead || s.History[0].Error != "the lease of w was over" {
 		t.Errorf("%+v", s)

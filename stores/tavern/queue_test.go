@@ -43,14 +43,14 @@ func TestQueue(t *testing.T) {
 func queueSettings(t *testing.T, st *tally.Store) {
 	ctx, q := t.Context(), tavern.QueueOf(st, "settings")
 	if _, err := q.Settings(ctx); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("a queue that is not there has settings: %v", err)
+		t.Errorf("settings of a missing queue: %v", err)
 	}
 	if err := q.Configure(ctx, tavern.QueueSettings{}); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("a queue that is not there was configured: %v", err)
+		t.Errorf("configure a missing queue: %v", err)
 	}
 	must(t, q.Create(ctx, tavern.QueueSettings{Title: "builds", OnEmpty: "hibernate", Lease: time.Minute}))
 	if err := q.Create(ctx, tavern.QueueSettings{}); !errors.Is(err, tally.ErrExists) {
-		t.Errorf("a queue was created twice: %v", err)
+		t.Errorf("create a queue a second time: %v", err)
 	}
 	first := need(q.Settings(ctx))
 	want := tavern.QueueSettings{Title: "builds", OnEmpty: "hibernate", Lease: time.Minute, MaxAttempts: 5, Dead: "hold", Revision: first.Revision}
@@ -68,7 +68,7 @@ func queueSettings(t *testing.T, st *tally.Store) {
 	}
 	for _, wrong := range []tavern.QueueSettings{{Lease: -1}, {Lease: time.Microsecond}, {MaxAttempts: -1}, {Dead: "bury"}, {Serial: true}, {OnEmpty: "\xff"}} {
 		if _, invalid := errors.AsType[*events.InvalidError](q.Configure(ctx, wrong)); !invalid {
-			t.Errorf("%+v is allowed", wrong)
+			t.Errorf("the invalid settings %+v were accepted", wrong)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func queueAtOnce(t *testing.T, st *tally.Store) {
 	slices.Sort(took)
 	t.Logf("enqueued to claimed: p50 %v, at most %v", took[len(took)/2], took[len(took)-1])
 	if took[len(took)/2] > 100*time.Millisecond {
-		t.Errorf("an item waits %v for an idle worker", took[len(took)/2])
+		t.Errorf("an item waited %v for an idle worker", took[len(took)/2])
 	}
 	for id, n := range had {
 		if n != 1 {
@@ -133,7 +133,7 @@ func queueAtOnce(t *testing.T, st *tally.Store) {
 		}
 	}
 	if len(had) != 75 {
-		t.Errorf("%d items were claimed", len(had))
+		t.Errorf("got %d claimed items", len(had))
 	}
 }
 
@@ -145,7 +145,7 @@ func queueLease(t *testing.T, st *tally.Store) {
 	first := need(q.Next(ctx, "w1"))
 	queueLasts(t, st, "lease", time.Second, first.Fence, first.Until)
 	if empty := queueNone(t, q); empty.Claimed != 1 || !empty.Next.Equal(first.Until) {
-		t.Errorf("%+v, the lease is over at %v", empty, first.Until)
+		t.Errorf("got %+v, the lease ends at %v", empty, first.Until)
 	}
 	second := need(q.Next(ctx, "w2")) // waits for the lease, not for a record
 	if took := time.Since(begun); took < 900*time.Millisecond {
@@ -155,7 +155,7 @@ func queueLease(t *testing.T, st *tally.Store) {
 		t.Errorf("%+v", second)
 	}
 	if _, err := first.Renew(ctx); !errors.Is(err, log.ErrConflict) {
-		t.Errorf("a lost claim was renewed: %v", err)
+		t.Errorf("renew a lost claim: %v", err)
 	}
 	renewed := need(st.Log.Durable(ctx))
 	until := need(second.Renew(ctx))
@@ -166,7 +166,7 @@ func queueLease(t *testing.T, st *tally.Store) {
 	must(t, second.Release(ctx))
 	third := need(q.Next(ctx, "w3"))
 	if third.Attempt != 2 {
-		t.Errorf("an attempt that was given back counts: %d", third.Attempt)
+		t.Errorf("a released attempt counts: %d", third.Attempt)
 	}
 	must(t, third.Finish(ctx, []byte(`{"ok": true}`)))
 	must(t, third.Finish(ctx, []byte(`{"ok": true}`))) // the same event
@@ -186,7 +186,7 @@ func queueLasts(t *testing.T, st *tally.Store, what string, lease time.Duration,
 	t.Helper()
 	rec := need(st.Log.Record(t.Context(), near))
 	if lasts := until.Sub(rec.Recorded); lasts > lease*3/2+time.Second/2 || lasts < lease/2 {
-		t.Fatalf("%s: a claim lasts for %v, want %v", what, lasts, lease)
+		t.Fatalf("%s: a claim lasts %v, want %v", what, lasts, lease)
 	}
 }
 
@@ -220,10 +220,10 @@ func queueOrder(t *testing.T, st *tally.Store) {
 	want := []string{"high ready", "after waiting", "mid ready", "mid2 ready", "low ready", "due waiting", "then waiting"}
 	list, next := queueList(t, q, tavern.ListQuery{})
 	if !slices.Equal(queueIDs(list), want) || next != "" {
-		t.Errorf("%q, %q", queueIDs(list), next)
+		t.Errorf("the list is %q, the next item %q", queueIDs(list), next)
 	}
 	if !slices.Equal(list[1].Waits, []string{"low", "never"}) {
-		t.Errorf("it waits for %q", list[1].Waits)
+		t.Errorf("the second item waits for %q", list[1].Waits)
 	}
 	var had []string
 	for range 3 {
@@ -235,7 +235,7 @@ func queueOrder(t *testing.T, st *tally.Store) {
 	c := need(q.TryClaim(ctx, "w"))
 	had = append(had, c.Item.ID)
 	if !slices.Equal(had, []string{"high", "mid", "mid2", "low"}) {
-		t.Errorf("handed out: %q", had)
+		t.Errorf("the claimed items are %q", had)
 	}
 	want = []string{"after waiting", "low claimed", "due waiting", "then ready"}
 	for range 2 { // also for a process without a cache
@@ -248,11 +248,11 @@ func queueOrder(t *testing.T, st *tally.Store) {
 			}
 		}
 		if !slices.Equal(paged, want) {
-			t.Errorf("by pages: %q", paged)
+			t.Errorf("the pages have %q", paged)
 		}
 		list, _ = queueList(t, q, tavern.ListQuery{States: []tavern.ItemState{tavern.ItemDone, tavern.ItemClaimed}})
 		if got := queueIDs(list); !slices.Equal(got, []string{"low claimed", "high done", "mid done", "mid2 done"}) {
-			t.Errorf("done: %q", got)
+			t.Errorf("the finished items are %q", got)
 		}
 		tavern.ForgetQueues(st)
 	}
@@ -286,11 +286,11 @@ func queueForgotten(t *testing.T, st *tally.Store) {
 	}
 	must(t, claim().Fail(ctx, "first", true))
 	if _, err := handle().Resume(ctx, "a", fence); !errors.Is(err, log.ErrConflict) {
-		t.Errorf("a claim that was ended goes on: %v", err)
+		t.Errorf("renew an ended claim: %v", err)
 	}
 	c := need(handle().Next(ctx, "w"))
 	if c.Attempt != 2 || queueNone(t, handle()).Waiting != 1 {
-		t.Errorf("attempt %d", c.Attempt)
+		t.Errorf("the attempt is %d", c.Attempt)
 	}
 	tavern.ForgetQueues(st)
 	must(t, c.Fail(ctx, "second", true))
@@ -366,7 +366,7 @@ func queueDead(t *testing.T, st *tally.Store) {
 	}
 	c := need(q.Next(ctx, "w"))
 	if c.Attempt != 1 || len(need(q.Get(ctx, "a")).History) != 4 {
-		t.Errorf("it began with attempt %d", c.Attempt)
+		t.Errorf("the retried item has attempt %d", c.Attempt)
 	}
 	must(t, c.Fail(ctx, "for good", false))
 	if s := need(q.Get(ctx, "a")); s.State != tavern.ItemDead || s.Outcome != "failed" || s.History[3].Error != "for good" {
@@ -458,7 +458,7 @@ func queueHostile(t *testing.T, st *tally.Store) {
 		need(q.Enqueue(ctx, tavern.Item{ID: id, Body: bodies[n]}))
 		c := need(q.Next(ctx, "w"))
 		if c.Item.ID != id || !bytes.Equal(c.Item.Body, bodies[n]) {
-			t.Errorf("%q came back as %q, %q as %.50q", id, c.Item.ID, bodies[n], c.Item.Body)
+			t.Errorf("the item %q was claimed as %q, its body %q as %.50q", id, c.Item.ID, bodies[n], c.Item.Body)
 		}
 		must(t, c.Finish(ctx, bodies[n]))
 	}
@@ -466,22 +466,22 @@ func queueHostile(t *testing.T, st *tally.Store) {
 		before := queueHead(t, st)
 		_, err := q.Enqueue(ctx, wrong)
 		if _, invalid := errors.AsType[*events.InvalidError](err); !invalid || queueHead(t, st) != before {
-			t.Errorf("%.40v is allowed: %v", wrong, err)
+			t.Errorf("enqueue the invalid item %.40v: %v", wrong, err)
 		}
 	}
 	if _, err := q.Enqueue(ctx, tavern.Item{ID: "..", Body: []byte("other")}); !errors.Is(err, tally.ErrExists) {
-		t.Errorf("another item has the id: %v", err)
+		t.Errorf("enqueue another item with a used id: %v", err)
 	}
 	if it := need(q.Enqueue(ctx, tavern.Item{ID: "..", Body: bodies[0]})); need(q.Get(ctx, "..")).Offset != it.Offset {
-		t.Errorf("the same item is another one: %v", it.Offset)
+		t.Errorf("the same item got the new offset %v", it.Offset)
 	}
-	// Two queues whose session names run into those of items.
+	// The names of two queues and of their items' sessions could be confused.
 	for _, pair := range [][2]string{{"a/b", "c"}, {"a", "b/c"}, {"a=2Fb", "c"}} {
 		other := tavern.QueueOf(st, pair[0])
 		need(other.Enqueue(ctx, tavern.Item{ID: pair[1], Body: []byte(pair[0])}))
 		c := need(other.TryClaim(ctx, "w"))
 		if string(c.Item.Body) != pair[0] {
-			t.Errorf("%q has an item of %q", pair[0], c.Item.Body)
+			t.Errorf("the queue %q has the item %q of another one", pair[0], c.Item.Body)
 		}
 		must(t, c.Finish(ctx, nil))
 	}
@@ -536,15 +536,15 @@ func TestQueueClosed(t *testing.T) {
 	tavern.AwaitWaiting(t, q, 1)
 	must(t, st.Close())
 	if err := <-waiting; !errors.Is(err, log.ErrUnavailable) {
-		t.Errorf("a worker that waited: %v", err)
+		t.Errorf("a waiting worker after Close: %v", err)
 	}
 	_, claimed := q.TryClaim(ctx, "late")
 	_, put := q.Enqueue(ctx, tavern.Item{})
 	if !errors.Is(claimed, log.ErrUnavailable) || !errors.Is(put, log.ErrUnavailable) {
-		t.Errorf("after Close: %v, %v", claimed, put)
+		t.Errorf("calls after Close: %v, %v", claimed, put)
 	}
 	if set := stop(); set != 0 {
-		t.Errorf("%d timers are set after Close", set)
+		t.Errorf("got %d timers after Close, want none", set)
 	}
 	goleak.VerifyNone(t, before)
 }

@@ -22,12 +22,12 @@ func TestEnqueueTogether(t *testing.T) {
 	const others = 20
 	t.Run("all", func(t *testing.T) {
 		if records := enqueueTogether(t, others); records != tavern.MaxSeparate+1 {
-			t.Errorf("%d records", records)
+			t.Errorf("got %d records", records)
 		}
 	})
 	t.Run("but one", func(t *testing.T) {
 		if records := enqueueTogether(t, others, refused); records != tavern.MaxSeparate+others {
-			t.Errorf("%d records", records)
+			t.Errorf("got %d records", records)
 		}
 	})
 }
@@ -56,12 +56,12 @@ func enqueueTogether(t *testing.T, others int, more ...string) (records int) {
 			it, err := q.Enqueue(ctx, tavern.Item{Body: []byte(body)})
 			if body == refused {
 				if !errors.Is(err, log.ErrFull) {
-					t.Errorf("refused: %v", err)
+					t.Errorf("the refused item: %v", err)
 				}
 				return
 			}
 			if rec := need(l.Record(ctx, it.Offset)); err != nil || !strings.Contains(string(rec.Data), it.ID) {
-				t.Errorf("%s: %v, %s", body, err, rec.Data)
+				t.Errorf("item with the body %s: error %v, record %s", body, err, rec.Data)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -89,7 +89,7 @@ func enqueueTogether(t *testing.T, others int, more ...string) (records int) {
 	for range tavern.MaxSeparate + others {
 		c := need(q.TryClaim(ctx, "w"))
 		if put[c.Item.ID] != string(c.Item.Body) {
-			t.Errorf("item %s has %q, want %q", c.Item.ID, c.Item.Body, put[c.Item.ID])
+			t.Errorf("the body of item %s is %q, want %q", c.Item.ID, c.Item.Body, put[c.Item.ID])
 		}
 		delete(put, c.Item.ID)
 	}

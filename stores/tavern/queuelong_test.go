@@ -67,7 +67,7 @@ func longQueue(t *testing.T, stays bool) {
 			left = append(left, urgent)
 		case n == count*2/3:
 			if counts := need(q.Counts(ctx)); counts[tavern.ItemReady]+counts[tavern.ItemWaiting] != len(left) {
-				t.Errorf("there are %v, want %d", counts, len(left))
+				t.Errorf("the counts are %v, want %d", counts, len(left))
 			}
 		case n%(count/4) == count/5 && !stays:
 			must(t, st.Wait(ctx, "work", need(st.Log.Durable(ctx))))
@@ -77,13 +77,13 @@ func longQueue(t *testing.T, stays bool) {
 		must(t, err)
 		first := next()
 		if c.Item.ID != left[first].ID || string(c.Item.Body) != string(left[first].Body) {
-			t.Fatalf("item %d to go out is %s, %s; want %s, %s", n, c.Item.ID, c.Item.Body, left[first].ID, left[first].Body)
+			t.Fatalf("claimed item %d is %s, %s; want %s, %s", n, c.Item.ID, c.Item.Body, left[first].ID, left[first].Body)
 		}
 		must(t, c.Finish(ctx, nil))
 		left = slices.Delete(left, first, first+1)
 	}
 	_, err := q.TryClaim(ctx, "w")
 	if _, ok := errors.AsType[*tavern.EmptyError](err); !ok {
-		t.Errorf("there is more: %v", err)
+		t.Errorf("a claim after the last item: %v", err)
 	}
 }

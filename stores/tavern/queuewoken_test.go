@@ -11,7 +11,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// A lateContext is done from some moment on, but its Done channel does not close: the end is seen only by a caller that
+// A lateContext is done from some moment on, but its Done channel does not close: only a caller that another event
+// wakes notices the end.
 // is woken by another event.
 type lateContext struct {
 	context.Context
@@ -62,11 +63,11 @@ func TestWokenWorkerGivesUp(t *testing.T) {
 					t.Fatalf("%+v, %v", o.c, o.err)
 				}
 			case <-time.After(8 * time.Second):
-				t.Fatal("the worker that stays was not woken within 8 seconds")
+				t.Fatal("the remaining worker was not woken within 8 seconds")
 			}
 			for range gone {
 				if err := <-left; !errors.Is(err, context.Canceled) {
-					t.Errorf("a worker that gave up has %v", err)
+					t.Errorf("a worker that gave up got %v", err)
 				}
 			}
 		}

@@ -63,7 +63,7 @@ func TestRestart(t *testing.T) {
 		r.start(m)
 		r.until(func() bool { return life == n && now != nil })
 		if diff := cmp.Diff(was, began); n > 0 && diff != "" {
-			t.Fatalf("life %d begins otherwise than the one before was when it was killed (-was +is):\n%s", n, diff)
+			t.Fatalf("life %d does not begin in the state of the kill (-want +got):\n%s", n, diff)
 		}
 		was, now, life = now, nil, -1
 		r.kill(m.Name)
@@ -74,7 +74,7 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	if len(did) < len(restartCalls)*2/3 && lives > 20 || len(was) < 5 {
-		t.Errorf("%v was done, and %d things are known: this shows little", did, len(was))
+		t.Errorf("the calls %v left only %d facts", did, len(was))
 	}
 	t.Logf("%d lives; calls: %v; %d things are known", lives, did, len(was))
 }
@@ -461,7 +461,7 @@ func restartView(ctx context.Context, st *tally.Store, s map[string]string) erro
 		// For a refused message the view lists the time of the next attempt, and a scan the time of the refusal.
 		if s["due "+what] = text; text != other && what != projector.DueHandover {
 			s["due "+what] += ", and a scan says " + other
-			return fmt.Errorf("what is due of %s: %s", what, s["due "+what])
+			return fmt.Errorf("the due entries of %s: %s", what, s["due "+what])
 		}
 	}
 	return nil

@@ -112,14 +112,14 @@ func TestRoles(t *testing.T) {
 			refused := func(t *testing.T, want error, err error, before events.Offset) {
 				t.Helper()
 				if !errors.Is(err, want) || queueHead(t, st) != before {
-					t.Errorf("it is %v, want %v; the log was at %v and is at %v", err, want, before, queueHead(t, st))
+					t.Errorf("got %v, want %v; the head moved from %v to %v", err, want, before, queueHead(t, st))
 				}
 			}
 			is := func(t *testing.T, id, want string) (revision events.Offset) {
 				t.Helper()
 				text, revision, err := r.read(id)
 				if err != nil || text != want || revision == 0 {
-					t.Errorf("it is %q at %v, %v; want %q", text, revision, err, want)
+					t.Errorf("the text is %q at %v, error %v; want %q", text, revision, err, want)
 				}
 				return revision
 			}
@@ -146,7 +146,7 @@ func TestRoles(t *testing.T) {
 				refused(t, log.ErrConflict, r.update(id, first, "third"), before)
 				refused(t, tally.ErrNotFound, r.update("none: "+name, now, "third"), before)
 				if after := is(t, id, "second"); after != now || now == first {
-					t.Errorf("revisions %v, %v, %v", first, now, after)
+					t.Errorf("the revisions are %v, %v and %v", first, now, after)
 				}
 				is(t, "another "+name, "other")
 				must(t, r.update(id, now, strings.Repeat("long ", 100)+"text"))

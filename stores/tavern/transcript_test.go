@@ -52,7 +52,7 @@ func TestTranscriptLines(t *testing.T) {
 		want := tavern.StoredSession{ID: lifeSession, Project: "/srv/bakery", Key: "-srv-bakery", File: file, CreatedAt: lifeTime(0, 1), LastAccessedAt: lifeTime(30, 0),
 			Summary: "last", GitBranch: "main", Messages: 9, Lines: 16, Corrupt: 3, From: "direct: vendor file"}
 		if s != want {
-			t.Errorf("it is\n%+v, want\n%+v", s, want)
+			t.Errorf("the session is\n%+v, want\n%+v", s, want)
 		}
 	})
 	list := lifeMessages(t, r, s)
@@ -63,31 +63,31 @@ func TestTranscriptLines(t *testing.T) {
 	t.Run("D-28 the messages", func(t *testing.T) {
 		want := []string{"user: Bake bread", "assistant: Yes.", "user: too hot\nburnt", "user: fine", "user: an unknown role", "system: a note", "user: no time", "user: two", "user: glued"}
 		if !slices.Equal(said, want) {
-			t.Errorf("they are %q", said)
+			t.Errorf("the messages are %q", said)
 		}
 	})
 	t.Run("D-28 blocks", func(t *testing.T) {
 		b := list[1].Blocks
 		if len(b) != 3 || b[1].Type != "thinking" || b[2].Name != "Oven" || b[2].ID != "t1" || string(b[2].Input) != `{"b":1,"a":[2]}` {
-			t.Errorf("of the answer: %+v", b)
+			t.Errorf("the blocks of the answer are %+v", b)
 		}
 		result := list[2].Blocks[0]
 		if result.ID != "t1" || !result.IsError || !strings.Contains(string(result.Raw), `"image"`) {
-			t.Errorf("of the result: %+v", result)
+			t.Errorf("the block of the result is %+v", result)
 		}
 	})
 	t.Run("D-28 a message without a time", func(t *testing.T) {
 		if age := time.Since(list[6].Timestamp); age < 0 || age > time.Hour {
-			t.Errorf("it is of %v", list[6].Timestamp)
+			t.Errorf("the timestamp is %v", list[6].Timestamp)
 		}
 	})
 	t.Run("D-28 no messages and no summary", func(t *testing.T) {
 		r := tavern.TranscriptsOf(lifeFolder(t, map[string][]string{"-a/x.jsonl": {`{"type":"system","uuid":"n"}`}, "-a/agent-1.jsonl": {lifeLine("/a", "user", 1, `"sub"`)}, "-a/memo.txt": {"x"}}))
 		if list := need(r.SessionsIn(t.Context(), "-a")); len(list) != 0 {
-			t.Errorf("there are %+v", list)
+			t.Errorf("the sessions are %+v", list)
 		}
 		if _, err := r.Session(t.Context(), "x"); !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("by its id: %v", err)
+			t.Errorf("get by the id: %v", err)
 		}
 	})
 }
@@ -105,10 +105,10 @@ func TestTranscriptMany(t *testing.T) {
 		r := tavern.TranscriptsOf(lifeFolder(t, map[string][]string{"-a/x.jsonl": list}))
 		s := need(r.Session(t.Context(), "x"))
 		if s.Messages != 1000 || s.Corrupt != 100 || s.Lines != 1100 {
-			t.Errorf("it is %+v", s)
+			t.Errorf("the session is %+v", s)
 		}
 		if list := lifeMessages(t, r, s); len(list) != 1000 || list[999].Content != "message 1098" {
-			t.Errorf("there are %d messages", len(list))
+			t.Errorf("got %d messages", len(list))
 		}
 	})
 }
@@ -133,41 +133,41 @@ func TestTranscriptLists(t *testing.T) {
 	}
 	t.Run("D-29 the newest first", func(t *testing.T) {
 		if got := ids(need(r.Sessions(t.Context(), "/a/b-c"))); !slices.Equal(got, []string{"three", "four", "one", "five"}) {
-			t.Errorf("they are %q", got)
+			t.Errorf("the sessions are %q", got)
 		}
 		if s := need(r.Latest(t.Context(), "/a/b-c")); s.ID != "three" || s.LastAccessedAt != lifeTime(0, 30) {
-			t.Errorf("the latest is %+v", s)
+			t.Errorf("the latest session is %+v", s)
 		}
 	})
 	t.Run("D-29 an id that is not known", func(t *testing.T) {
 		s, exact, err := r.SessionOrLatest(t.Context(), "/a/b-c", "four")
 		if err != nil || !exact || s.ID != "four" {
-			t.Errorf("one that is: %v, %v, %v", s.ID, exact, err)
+			t.Errorf("an existing session: %v, exact %v, error %v", s.ID, exact, err)
 		}
 		s, exact, err = r.SessionOrLatest(t.Context(), "/a/b-c", "../five")
 		if err != nil || exact || s.ID != "three" {
-			t.Errorf("one that is not: %v, %v, %v", s.ID, exact, err)
+			t.Errorf("a missing session: %v, exact %v, error %v", s.ID, exact, err)
 		}
 		if _, _, err := r.SessionOrLatest(t.Context(), "/nowhere", "x"); !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("in no project: %v", err)
+			t.Errorf("the latest session of an unknown project: %v", err)
 		}
 	})
 	t.Run("D-25 projects that share a folder", func(t *testing.T) {
 		if got := ids(need(r.Sessions(t.Context(), "/a/b_c"))); !slices.Equal(got, []string{"two", "five"}) { // the fifth has no project
-			t.Errorf("of the other one: %q", got)
+			t.Errorf("the sessions of the other project are %q", got)
 		}
 		if got := ids(need(r.SessionsIn(t.Context(), "-a-b-c"))); len(got) != 5 {
-			t.Errorf("in the folder: %q", got)
+			t.Errorf("the sessions of the folder are %q", got)
 		}
 	})
 	t.Run("D-25 a path with a dot and a space, and a long one", func(t *testing.T) {
 		for path, want := range map[string]string{"/my project/v1.2": "six", "/" + longName('x', 240): "eight"} {
 			if got := ids(need(r.Sessions(t.Context(), path))); !slices.Equal(got, []string{want}) {
-				t.Errorf("of %.20q: %q", path, got)
+				t.Errorf("the sessions of %.20q are %q", path, got)
 			}
 		}
 		if got := need(r.Sessions(t.Context(), "/"+longName('x', 241))); len(got) != 0 {
-			t.Errorf("of another long path: %q", ids(got))
+			t.Errorf("the sessions of another long path are %q", ids(got))
 		}
 	})
 	t.Run("D-29 projects", func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestTranscriptLists(t *testing.T) {
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			t.Errorf("they are %q", got)
+			t.Errorf("the sessions are %q", got)
 		}
 	})
 	t.Run("D-29 no folder", func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestTranscriptLists(t *testing.T) {
 			t.Errorf("%v, %v", list, err)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "nowhere")); !os.IsNotExist(err) {
-			t.Error("reading made the folder")
+			t.Error("a read created the folder")
 		}
 	})
 }
@@ -211,10 +211,10 @@ func TestTranscriptsAlone(t *testing.T) {
 	t.Run("D-54 no store is opened and nothing is written", func(t *testing.T) {
 		need(r.Projects(t.Context()))
 		if after := lifeListing(t, dir); after != before {
-			t.Errorf("the folder was\n%s\nand is\n%s", before, after)
+			t.Errorf("the folder changed from\n%s\nto\n%s", before, after)
 		}
 		if _, err := os.Stat(filepath.Join(os.Getenv("XDG_DATA_HOME"), "tally")); !os.IsNotExist(err) {
-			t.Error("there is a store")
+			t.Error("the read created a store")
 		}
 	})
 	t.Run("D-54 by the environment", func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestTranscriptsAlone(t *testing.T) {
 		must(t, os.Rename(dir, filepath.Join(config, "projects")))
 		t.Setenv("CLAUDE_CONFIG_DIR", config)
 		if list := need(tavern.TranscriptsOf("").Sessions(t.Context(), "/a")); len(list) != 2 {
-			t.Errorf("there are %+v", list)
+			t.Errorf("the sessions are %+v", list)
 		}
 	})
 }
@@ -280,7 +280,7 @@ func TestTranscriptLongLine(t *testing.T) {
 		t.Errorf("%+v: %+v", s, list)
 	}
 	if took := int64(after.Sys) - int64(before.Sys); took > 200<<20 {
-		t.Errorf("it took %d MiB", took>>20)
+		t.Errorf("reading took %d MiB", took>>20)
 	}
 }
 
@@ -319,10 +319,10 @@ func TestTranscriptOfTwoGigabytes(t *testing.T) {
 		seen++
 	}
 	if s.TooLong != 1 || s.Lines != lines || s.Corrupt != corrupt || s.Messages != 1+count || seen != 1+count {
-		t.Errorf("%+v, and %d messages; want %d lines, %d of them corrupt, and %d messages", s, seen, lines, corrupt, 1+count)
+		t.Errorf("got %+v and %d messages, want %d lines, %d of them corrupt, and %d messages", s, seen, lines, corrupt, 1+count)
 	}
 	if took := grown(); took > 200<<20 {
-		t.Errorf("%d bytes took %d MiB", at, took>>20)
+		t.Errorf("reading %d bytes took %d MiB", at, took>>20)
 	} else {
 		t.Logf("%d bytes took %d MiB", at, took>>20)
 	}
@@ -333,20 +333,20 @@ func TestTranscriptRecorded(t *testing.T) {
 	r := tavern.TranscriptsOf(testkit.Data(t, "claude", "projects"))
 	sessions := need(r.SessionsIn(t.Context(), "sample-project"))
 	if len(sessions) == 0 {
-		t.Fatal("there are no sessions")
+		t.Fatal("found no sessions")
 	}
 	for _, s := range sessions {
 		data := need(os.ReadFile(s.File))
 		if n := bytes.Count(data, []byte("\n")); s.Lines != n && s.Lines != n+1 {
-			t.Errorf("%s: %d lines of %d", s.ID, s.Lines, n)
+			t.Errorf("%s: got %d lines, want %d", s.ID, s.Lines, n)
 		}
 		list := lifeMessages(t, r, s)
 		if s.Messages == 0 || len(list) != s.Messages {
-			t.Errorf("%s: %d messages of %d", s.ID, len(list), s.Messages)
+			t.Errorf("%s: got %d messages, want %d", s.ID, len(list), s.Messages)
 		}
 		for _, m := range list {
 			if !bytes.Contains(data, m.Raw) {
-				t.Errorf("%s: the bytes of %s are not those of the file", s.ID, m.ID)
+				t.Errorf("%s: the bytes of %s differ from those of the file", s.ID, m.ID)
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func messageUnshown(t *testing.T, st *tally.Store, answer *error) {
 			sent, err = in.Send(t.Context(), m)
 			unshown(t, "a message", err)
 			if sent.ID == "" || sent.Offset == 0 || sent.Revision != sent.Offset {
-				t.Errorf("the message that is stored is returned as %+v", sent)
+				t.Errorf("Send returned %+v, want the stored message", sent)
 			}
 		}
 	})
@@ -52,7 +52,7 @@ func messageUnshown(t *testing.T, st *tally.Store, answer *error) {
 		now, err := in.Amend(t.Context(), sent.ID, sent.Revision, tavern.Text("bye"))
 		unshown(t, "an amendment", err)
 		if now.ID != sent.ID || now.Revision <= sent.Revision || string(now.Body) != `"bye"` {
-			t.Errorf("the amended message is returned as %+v", now)
+			t.Errorf("Amend returned %+v, want the amended message", now)
 		}
 	})
 	writes(t, st, 1, func() {
@@ -68,7 +68,7 @@ func itemUnshown(t *testing.T, st *tally.Store, answer *error) {
 		it, err := q.Enqueue(t.Context(), tavern.Item{ID: id, Body: []byte("b")})
 		unshown(t, "an item", err)
 		if it.ID == "" || it.Offset == 0 {
-			t.Fatalf("the item that is stored is returned as %+v", it)
+			t.Fatalf("Enqueue returned %+v, want the stored item", it)
 		}
 	}
 	writes(t, st, 2, func() {
@@ -76,19 +76,19 @@ func itemUnshown(t *testing.T, st *tally.Store, answer *error) {
 			list, err := q.EnqueueMany(t.Context(), tavern.Item{ID: "1", Body: []byte("b")}, tavern.Item{ID: "2", Body: []byte("b")})
 			unshown(t, "items", err)
 			if len(list) != 2 {
-				t.Fatalf("the items that are stored are returned as %+v", list)
+				t.Fatalf("the call returned %+v, want the stored items", list)
 			}
 		}
 	})
 	if n, err := q.Counts(t.Context()); err != nil || n[tavern.ItemReady] != 4 {
-		t.Errorf("%v items, %v; want 4 ready", n, err)
+		t.Errorf("got %v items, error %v; want 4 ready", n, err)
 	}
 	c, err := q.TryClaim(t.Context(), "w")
 	unshown(t, "a claim", err)
 	unshown(t, "a failure", c.Fail(t.Context(), "broken", false))
 	writes(t, st, 1, func() { unshown(t, "an item queued again", q.Requeue(t.Context(), c.Item.ID)) })
 	if s, err := q.Get(t.Context(), c.Item.ID); err != nil || s.State != tavern.ItemReady {
-		t.Errorf("the item that is queued again is %v, %v", s.State, err)
+		t.Errorf("the retried item is %v, error %v", s.State, err)
 	}
 }
 
@@ -97,14 +97,14 @@ func agentUnshown(t *testing.T, st *tally.Store, answer *error) {
 	a, err := tavern.NewAgent(t.Context(), st, tavern.NewAgentOptions{Name: "Ada", Assignment: "count"})
 	unshown(t, "an agent", err)
 	if a == nil {
-		t.Fatal("the agent that is stored is not returned")
+		t.Fatal("the stored agent was not returned")
 	}
 	writes(t, st, 2, func() { // its session and its file
 		unshown(t, "a state", a.SetState(t.Context(), tavern.AgentWorking, "begins"))
 		must(t, a.SetState(t.Context(), tavern.AgentWorking, "begins"))
 	})
 	if i, err := a.Info(t.Context()); err != nil || i.State != tavern.AgentWorking {
-		t.Errorf("the agent is %+v, %v", i, err)
+		t.Errorf("the agent is %+v, error %v", i, err)
 	}
 }
 
@@ -116,7 +116,7 @@ func flowUnshown(t *testing.T, st *tally.Store, answer *error) {
 		var err error
 		f, err = w.Start(t.Context(), "suite", tavern.FlowOptions{ID: "f"})
 		if unshown(t, "a flow", err); f == nil {
-			t.Error("the flow that is stored is not returned")
+			t.Error("the stored flow was not returned")
 		}
 		f = tavern.FlowOf(st, "f")
 		_, err = w.Start(t.Context(), "suite", tavern.FlowOptions{ID: "f"})
@@ -126,7 +126,7 @@ func flowUnshown(t *testing.T, st *tally.Store, answer *error) {
 	})
 	c, err := f.Claim(t.Context(), "w", 0)
 	if unshown(t, "a claim", err); c == nil {
-		t.Fatal("the claim that is stored is not returned")
+		t.Fatal("the stored claim was not returned")
 	}
 	for _, to := range []string{"run", "run", "ran"} { // each from the result of the one before
 		writes(t, st, 1, func() { unshown(t, "a move", c.Move(t.Context(), to)) })
@@ -146,7 +146,7 @@ func decisionUnshown(t *testing.T, st *tally.Store, answer *error) {
 		made, err := d.Make(t.Context(), st)
 		unshown(t, "a decision", err)
 		if made != want {
-			t.Errorf("the decision is made: %v, want %v", made, want)
+			t.Errorf("made the decision: %v, want %v", made, want)
 		}
 	}
 }
@@ -158,10 +158,10 @@ func orphanUnshown(t *testing.T, st *tally.Store, answer *error) {
 	*answer = noRoom
 	did, err := tavern.CleanOrphan(t.Context(), st, f.Subject())
 	if unshown(t, "an orphan", err); did == "" {
-		t.Error("what was done about the orphan is not said")
+		t.Error("the call did not return its decision about the orphan")
 	}
 	flowIs(t, f, "run", 1, tavern.OutcomeOrphaned)
 	if did, err := tavern.CleanOrphan(t.Context(), st, f.Subject()); did != "" || err != nil {
-		t.Errorf("an orphan that is done is %q, %v", did, err)
+		t.Errorf("a second call returned %q, error %v", did, err)
 	}
 }

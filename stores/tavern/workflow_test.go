@@ -25,7 +25,7 @@ func workflowTemplates(t *testing.T, st *tally.Store) {
 	ctx, w := t.Context(), flowTemplates(t, st)
 	got := need(w.Read(ctx, "release"))
 	if string(got.Data) != flowRelease || got.Title != "Release" || got.Initial != "build" || len(got.States) != 6 || got.States[1].Flow != "suite" || got.States[1].RecoverTo != "triage" {
-		t.Errorf("it is %+v", got)
+		t.Errorf("the template is %+v", got)
 	}
 	if doc := need(st.Documents().Read(ctx, "workflow", "release")); doc.Meta.Layer != "project" || doc.ContentType != "application/json" {
 		t.Errorf("the document is %+v", doc)
@@ -40,7 +40,7 @@ func workflowTemplates(t *testing.T, st *tally.Store) {
 		"start":  second(w.Start(ctx, "none", tavern.FlowOptions{})),
 	} {
 		if !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("%s of what is not there: %v", what, err)
+			t.Errorf("%s of a missing template: %v", what, err)
 		}
 	}
 	rev := need(w.Update(ctx, "release", got.Revision, []byte(flowSuite)))
@@ -48,7 +48,7 @@ func workflowTemplates(t *testing.T, st *tally.Store) {
 		return second(w.Update(ctx, "release", got.Revision, []byte(flowRelease)))
 	})
 	if stale != nil && (stale.Have != rev.Offset || stale.SHA256 == "") {
-		t.Errorf("it is refused with %+v", stale)
+		t.Errorf("the update was refused with %+v", stale)
 	}
 	if old := need(w.ReadAt(ctx, "release", got.Revision)); string(old.Data) != flowRelease {
 		t.Errorf("the old revision is %s", old.Data)
@@ -58,11 +58,11 @@ func workflowTemplates(t *testing.T, st *tally.Store) {
 	rest, end, err := w.List(ctx, "", next, 1)
 	must(t, err)
 	if len(first) != 1 || first[0].Subject.ID != "release" || len(rest) != 1 || rest[0].Subject.ID != "suite" || end != "" {
-		t.Errorf("the list is %v, %v, %q", first, rest, end)
+		t.Errorf("the pages are %v and %v, the token %q", first, rest, end)
 	}
 	must(t, w.Delete(ctx, "release", rev.Offset, ""))
 	if _, err := w.Read(ctx, "release"); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("one that was deleted: %v", err)
+		t.Errorf("read a deleted template: %v", err)
 	}
 }
 
@@ -87,7 +87,7 @@ func workflowRefusals(t *testing.T, st *tally.Store) {
 			}
 		}
 		if e, ok := errors.AsType[*events.InvalidError](tavern.CheckWorkflow([]byte(data), "")); !ok || e.Field != want[0] {
-			t.Errorf("the validator of the kind: %v", e)
+			t.Errorf("the error of the kind's validator is %v", e)
 		}
 	}
 	flowRefused[*events.InvalidError](t, st, "an id of 513 bytes", func() error {
@@ -117,7 +117,7 @@ func workflowHostile(t *testing.T, st *tally.Store) {
 	f := need(w.Start(ctx, "large", tavern.FlowOptions{ID: "large"}))
 	must(t, f.Move(ctx, "s1"))
 	if s := flowIs(t, f, "s1", 2, ""); len(s.Incomplete()) != 99_999 {
-		t.Errorf("%d steps are incomplete", len(s.Incomplete()))
+		t.Errorf("got %d incomplete steps", len(s.Incomplete()))
 	}
 
 	// A running flow keeps its revision, whatever happens to the template.
@@ -131,7 +131,7 @@ func workflowHostile(t *testing.T, st *tally.Store) {
 	must(t, later.Move(ctx, "c"))
 	must(t, old.End(ctx, nil))
 	if s := flowIs(t, old, "b", 2, "completed"); s.Workflow.Revision != first.Offset {
-		t.Errorf("it goes by %v", s.Workflow.Revision)
+		t.Errorf("the flow follows the revision %v", s.Workflow.Revision)
 	}
 
 	// A flow cannot follow a purged template, but can still be ended.
@@ -149,7 +149,7 @@ func workflowHostile(t *testing.T, st *tally.Store) {
 	})
 	need(w.Create(ctx, "dangling", []byte(`{"initial":"a","states":{"a":{"to":["z"],"flow":"nowhere"},"z":{"end":true}}}`)))
 	if _, err := w.Start(ctx, "dangling", tavern.FlowOptions{ID: "dangling"}); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("a flow that is not there: %v", err)
+		t.Errorf("read a missing flow: %v", err)
 	}
 	for _, id := range []string{"a#1", "\xff", strings.Repeat("x", 508)} {
 		flowRefused[*events.InvalidError](t, st, "the id "+id, func() error { return second(w.Start(ctx, "large", tavern.FlowOptions{ID: id})) })

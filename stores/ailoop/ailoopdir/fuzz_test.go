@@ -31,7 +31,7 @@ func FuzzImport(f *testing.F) {
 		}
 		wantFile(t, st, "chat.json", string(data))
 		if again := mustBeClean(t, st, path); again.Events != 0 {
-			t.Errorf("a second import: %+v", again)
+			t.Errorf("the report of a second import is %+v", again)
 		}
 	})
 }

@@ -134,16 +134,16 @@ func TestGenerated(t *testing.T) {
 					rt.Fatalf("%v\n%s", r.Problems, content)
 				}
 				if r, err := (ailoopdir.Layout{}).Import(t.Context(), st, path, layouts.ImportOptions{}); err != nil || r.Events != 0 {
-					rt.Fatalf("again: %+v, %v\n%s", r, err, content)
+					rt.Fatalf("a second import: %+v, error %v\n%s", r, err, content)
 				}
 			}
 			files, r := exported(t, st)
 			if len(r.Problems) > 0 || len(files) != len(want) {
-				rt.Fatalf("%d files of %d, %v", len(files), len(want), r.Problems)
+				rt.Fatalf("exported %d of %d files, problems %v", len(files), len(want), r.Problems)
 			}
 			for name, content := range want {
 				if files[name] != content {
-					rt.Fatalf("have %q\nwant %q", files[name], content)
+					rt.Fatalf("got %q\nwant %q", files[name], content)
 				}
 			}
 		}
@@ -159,6 +159,6 @@ func TestGenerated(t *testing.T) {
 		check()
 	}))
 	if total < 1000 && !t.Failed() {
-		t.Errorf("only %d snapshots", total)
+		t.Errorf("generated only %d snapshots", total)
 	}
 }

@@ -46,7 +46,7 @@ func TestByteExact(t *testing.T) {
 			}
 			wantFile(t, st, "chat.json", content)
 			if r := mustBeClean(t, st, path); r.Events != 0 || r.Unchanged != 1 {
-				t.Errorf("again: %+v", r)
+				t.Errorf("the report of a second import is %+v", r)
 			}
 		})
 	}
@@ -64,7 +64,7 @@ func TestByteExact(t *testing.T) {
 			}
 			wantFile(t, st, "chat.json", content)
 			if r := mustBeClean(t, st, path); r.Events != 0 || r.Unchanged != 1 {
-				t.Errorf("again: %+v", r)
+				t.Errorf("the report of a second import is %+v", r)
 			}
 		})
 	}
@@ -135,7 +135,7 @@ func TestSniff(t *testing.T) {
 		}
 	}
 	if (ailoopdir.Layout{}).Sniff(t.TempDir()) || (ailoopdir.Layout{}).Sniff("/no/such/file") {
-		t.Error("a folder is a snapshot")
+		t.Error("a folder was accepted as a snapshot")
 	}
 }
 
@@ -159,7 +159,7 @@ func TestAgain(t *testing.T) {
 		dry := mustImport(t, st, path, layouts.ImportOptions{DryRun: true})
 		r := mustBeClean(t, st, path)
 		if r.Events != step.events || r.Changed != 1 || dry.Events != r.Events {
-			t.Errorf("%+v, dry %d, want %d events", r, dry.Events, step.events)
+			t.Errorf("the report is %+v, that of the dry run has %d events, want %d", r, dry.Events, step.events)
 		}
 		wantFile(t, st, "chat.json", step.content)
 	}
@@ -186,7 +186,7 @@ func TestRefused(t *testing.T) {
 	other := writeFile(t, "chat.json", pretty(t, "false", message2))
 	refused(other)
 	if r := mustBeClean(t, st, writeFile(t, "chat.json", pretty(t, "false", message1))); r.Unchanged != 1 {
-		t.Errorf("an equal file from elsewhere: %+v", r)
+		t.Errorf("import an equal file from another folder: %+v", r)
 	}
 
 	h := ailoop.Of(st, "chat")

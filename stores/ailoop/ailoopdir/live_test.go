@@ -26,7 +26,7 @@ func TestUnits(t *testing.T) {
 		}
 		st := openStore(t)
 		if r, err := l.ImportFrom(t.Context(), st, layouttest.InMemory(t, files, 0o600), root, layouts.ImportOptions{}); err != nil || r.Added != len(files) {
-			rt.Fatalf("%+v, %v", r, err)
+			rt.Fatalf("the report is %+v, error %v", r, err)
 		}
 		have, _ := layouttest.AllFiles(t, layouttest.CheckEntries(t, st, l, root))
 		layouttest.MustEqual(t, files, have)
@@ -43,14 +43,14 @@ func TestUnits(t *testing.T) {
 		}
 		shown := layouttest.Entries(t, a, l, rootOf(t, a, "history/chat.txt"))
 		if len(shown) != 1 {
-			t.Fatalf("%d entries", len(shown))
+			t.Fatalf("got %d entries", len(shown))
 		}
 		layouttest.CheckEntries(t, a, l, rootOf(t, a, "history/chat.txt"))
 		if _, err := l.ImportFrom(t.Context(), b, layouttest.InMemory(t, map[string]string{"chat.txt": pretty(t, "true,false", message1, message2)}, 0o644), root, layouts.ImportOptions{Part: true}); err != nil {
 			t.Fatal(err)
 		}
 		if x, y := sessionOf(t, a, "history/chat.txt"), sessionOf(t, b, "history/chat.txt"); x != 2 || y != 2 {
-			t.Errorf("%d messages, and %d", x, y)
+			t.Errorf("the sessions have %d and %d messages", x, y)
 		}
 	})
 	t.Run("B-49 an imported history is in a tree like others", func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestUnits(t *testing.T) {
 		}
 		live := layouts.Root{Name: layouts.LiveRoot, Marker: "m"}
 		if shown := layouttest.CheckEntries(t, st, l, live); len(shown) != 1 {
-			t.Fatalf("%d entries", len(shown))
+			t.Fatalf("got %d entries", len(shown))
 		}
 		layouttest.CheckAlone(t, l, live, st, open)
 		layouttest.CheckEdits(t, l, live, st, rand.New(rand.NewPCG(1, 1)), 15)

@@ -46,7 +46,7 @@ func TestImportedViews(t *testing.T) {
 	meta, err := s.Metadata(ctx)
 	must(t, err)
 	if meta.ID != "ses_1" || meta.PromptCount != 4 || len(meta.Runs) != 5 || meta.FirstPrompt != original.meta.FirstPrompt || !meta.CreatedAt.Equal(original.meta.CreatedAt) || meta.Runs[0].Note != "nice" {
-		t.Errorf("metadata %+v", meta)
+		t.Errorf("the metadata are %+v", meta)
 	}
 	content, err := s.Content(ctx)
 	must(t, err)
@@ -54,30 +54,30 @@ func TestImportedViews(t *testing.T) {
 		t.Errorf("content\n%s, want\n%s", marshal(content), files[oneCont])
 	}
 	if prompts, err := errata.PromptsOf(st).List(ctx); err != nil || len(prompts) != 2 || prompts[0] != "b" {
-		t.Errorf("prompts %q, %v", prompts, err)
+		t.Errorf("the prompts are %q, error %v", prompts, err)
 	}
 	if total, err := s.TotalCost(ctx); err != nil || total != "0.0015" {
-		t.Errorf("cost %s, %v", total, err)
+		t.Errorf("the cost is %s, error %v", total, err)
 	}
 	cp, err := s.LoadCheckpoint(ctx)
 	must(t, err)
 	if cp == nil || cp.Prompt != "p" || len(cp.Remaining()) != 1 || cp.Remaining()[0] != "claude" {
-		t.Errorf("checkpoint %+v", cp)
+		t.Errorf("the checkpoint is %+v", cp)
 	}
 	if r, err := s.SessionRecipe(ctx); err != nil || r == nil || r.Name != "Mine" {
-		t.Errorf("recipe %+v, %v", r, err)
+		t.Errorf("the recipe is %+v, error %v", r, err)
 	}
 	if name, err := errata.RecipesOf(st).Name(ctx, "rcp_1"); err != nil || name != "Named" {
-		t.Errorf("name %q, %v", name, err)
+		t.Errorf("the name is %q, error %v", name, err)
 	}
 	if old, err := errata.Of(st, "history").Histories(ctx); err != nil || old["m"][0] != (errata.Turn{Role: "user", Content: "old"}) {
-		t.Errorf("history %+v, %v", old, err)
+		t.Errorf("the history is %+v, error %v", old, err)
 	}
 	// A run before the rewind does not count, a run after it does.
 	stats, err := errata.StatsOf(ctx, st, errata.Filter{})
 	must(t, err)
 	if got := stats["claude"].Participations; got != 3 {
-		t.Errorf("E-33: %d participations", got)
+		t.Errorf("E-33: got %d participations", got)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestExportedViews(t *testing.T) {
 	again, err := errata.Of(back, "ses_1").LoadCheckpoint(ctx)
 	must(t, err)
 	if again == nil || again.Prompt != cp.Prompt || marshal(again.Remaining()) != marshal(cp.Remaining()) || !again.Verbose {
-		t.Errorf("checkpoint %+v, want %+v", again, cp)
+		t.Errorf("the checkpoint is %+v, want %+v", again, cp)
 	}
 	// In the original store, the import adds only the files themselves.
 	if r, err := (erratadir.Layout{}).Import(ctx, st, dir, layouts.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
@@ -169,7 +169,7 @@ func TestExportedRecipe(t *testing.T) {
 	mustBeClean(t, back, writeTree(t, filepath.Join(t.TempDir(), "p"), got))
 	mustEqual(t, got, exported(t, back))
 	if taken, err := errata.RecipesOf(back).Get(t.Context(), r.Hash()); err != nil || string(taken) != text {
-		t.Errorf("under the hash that the recipe has here, there is %q, %v", taken, err)
+		t.Errorf("the recipe by its own hash is %q, error %v", taken, err)
 	}
 }
 
@@ -192,11 +192,11 @@ func TestOneHash(t *testing.T) {
 	list, err := errata.RecipesOf(st).List(t.Context())
 	must(t, err)
 	if len(list) != 4 || string(list[hash]) != odd { // the first text is kept
-		t.Errorf("%d recipes: %q", len(list), list)
+		t.Errorf("got %d recipes: %q", len(list), list)
 	}
 	for hash, want := range map[string]string{"cfg_v1_0": "first", "rcp_v1_0": "second", "rcp_1": "Third", hash: "R"} {
 		if name, err := errata.RecipesOf(st).Name(t.Context(), hash); name != want || err != nil {
-			t.Errorf("%s is %q, %v", hash, name, err)
+			t.Errorf("the name of %s is %q, error %v", hash, name, err)
 		}
 	}
 	for _, id := range []string{"ses_1", "ses_2"} {

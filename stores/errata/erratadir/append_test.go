@@ -40,10 +40,10 @@ func TestAppendedFiles(t *testing.T) {
 			}
 			files, before = after, after[name]
 			if r := bring(); r.Events != 0 {
-				t.Fatalf("what comes out of %q goes in with %d events", before, r.Events)
+				t.Fatalf("the import of the export of %q added %d events", before, r.Events)
 			}
 			if list := need(errata.PromptsOf(st).List(ctx)); !slices.Equal(list, append([]string{fmt.Sprint("new ", n)}, had...)) {
-				t.Fatalf("%q has prompts %q", before, list)
+				t.Fatalf("the prompts of %q are %q", before, list)
 			}
 			if n == 1 { // a person appends a line that is not JSON
 				before += "by hand\n"

@@ -55,14 +55,14 @@ func TestChangedMeanwhile(t *testing.T) {
 					}
 					r, err := (erratadir.Layout{}).Import(t.Context(), m, dir, layouts.ImportOptions{})
 					if err != nil || !m.Called {
-						t.Fatalf("nobody came between: %v, %v", m.Called, err)
+						t.Fatalf("the change during the import was made: %v; import error %v", m.Called, err)
 					}
 					return r.Refused, stateOf(load(t, st, "ses_1")), exported(t, st)
 				}
 				wantRefused, wantState, wantTree := outcome(true)
 				refused, state, tree := outcome(false)
 				if !slices.Equal(refused, wantRefused) || state != wantState {
-					t.Errorf("refused %v, had it come first %v\nstate\n%s, want\n%s", refused, wantRefused, state, wantState)
+					t.Errorf("refused %v, want %v as after a change before the import\nstate\n%s, want\n%s", refused, wantRefused, state, wantState)
 				}
 				mustEqual(t, wantTree, tree)
 			})
@@ -112,7 +112,7 @@ func TestRedactedTextForNumber(t *testing.T) {
 		{oneCont, `"runs":[`, `"reasoning_tokens":"SECRET","runs":[`},
 	} {
 		if !strings.Contains(base[c.name], c.old) {
-			t.Errorf("%s has no %s: %.600s", c.name, c.old, base[c.name])
+			t.Errorf("%s lacks %s: %.600s", c.name, c.old, base[c.name])
 			continue
 		}
 		st := openStore(t)
@@ -121,11 +121,11 @@ func TestRedactedTextForNumber(t *testing.T) {
 		mustExport(t, st, erratadir.Layout{Redact: true}, out, layouts.ExportOptions{})
 		files := readTree(t, out)
 		if len(files) == 0 {
-			t.Errorf("%s: nothing is exported", c.with)
+			t.Errorf("%s: the export is empty", c.with)
 		}
 		for name, data := range files {
 			if strings.Contains(data, "SECRET") {
-				t.Errorf("%s: %s shows it: %.700s", c.with, name, data)
+				t.Errorf("%s: %s contains the text: %.700s", c.with, name, data)
 			}
 		}
 	}

@@ -23,7 +23,7 @@ func FuzzImport(f *testing.F) {
 	})
 }
 
-// FuzzBeside is the same for the files beside the sessions.
+// FuzzBeside tests the same for files beside the sessions.
 func FuzzBeside(f *testing.F) {
 	for _, data := range []string{"", "\"a\"\n\"b\"", "\ufeff\"a\"\r\n\"b\"\r\n", "{}\n1\n\"x\"", `{"m":[{"Role":"user","Content":"x"}]}`, `{"rcp_1":"# R\n","cfg_v1_2":{}}`, "\"a\"\n\n\n", "\"\xff\"\n"} {
 		f.Add([]byte(data))
@@ -43,7 +43,7 @@ func mustRoundTrip(t *testing.T, tree map[string]string) {
 	}
 	mustEqual(t, tree, exported(t, st))
 	if again := mustImport(t, st, dir); again.Events != 0 {
-		t.Errorf("a second import: %+v", again)
+		t.Errorf("the report of a second import is %+v", again)
 	}
 	mustExport(t, st, erratadir.Layout{Redact: true}, t.TempDir(), layouts.ExportOptions{})
 }

@@ -42,7 +42,7 @@ func TestGrowth(t *testing.T) {
 		known += layouttest.CheckGrowth(t, st, erratadir.Layout{}, root)
 	}
 	if known < 10 {
-		t.Errorf("it was known %d times", known)
+		t.Errorf("Growth returned data %d times, want more", known)
 	}
 	t.Log(known)
 }

@@ -39,7 +39,7 @@ func types(t testing.TB, st store, id string) []string {
 	return list
 }
 
-// An import makes the facts that the panel's own calls would have made: the turns of a run, its result, its
+// An import makes the events that the panel's own calls would have made: the turns of a run, its result, its
 // annotation, its costs.
 func TestVocabulary(t *testing.T) {
 	st := openStore(t)
@@ -57,34 +57,34 @@ func TestVocabulary(t *testing.T) {
 	}
 	run := s.Ledger.Runs[0]
 	if run.Kind != "panel" || !strings.HasPrefix(run.ID, "run_") || run.Selected != "gpt" || run.Rating != "good" || run.Note != "nice" || run.Last().Schema != "errata/panel" {
-		t.Errorf("run %+v", run)
+		t.Errorf("the run is %+v", run)
 	}
 	if spent := s.Ledger.Spent(); spent.USD != "0.0015" || spent.Tokens.Input != 84 || spent.Events != 8 {
-		t.Errorf("spent %+v", spent)
+		t.Errorf("the costs are %+v", spent)
 	}
 	if c := s.Ledger.Checkpoints[0]; c.Kind != events.CheckpointResume || c.Cleared || c.Prompt != "p" {
-		t.Errorf("checkpoint %+v", c)
+		t.Errorf("the checkpoint is %+v", c)
 	}
 	if p := load(t, st, "prompts"); p.Ledger.Kind != events.KindPrompts || len(p.Threads.Turns("prompts")) != 3 || string(p.Threads.Turns("prompts")[1].Raw) != `"second"` {
-		t.Errorf("prompts %+v", p.Threads)
+		t.Errorf("the threads of the prompts are %+v", p.Threads)
 	}
 	for hash, want := range map[string]string{"rcp_1": "# R\nversion: 1\n", "cfg_v1_0": "{\n    \"name\": \"old\"\n  }"} {
 		if d, err := st.Loader().Document(t.Context(), events.Document(st.Name, "recipe", hash), 0); err != nil || string(d.Data) != want {
-			t.Errorf("recipe %s: %+v, %v", hash, d, err)
+			t.Errorf("the recipe %s is %+v, error %v", hash, d, err)
 		}
 	}
 	if h := load(t, st, "history"); len(h.Threads.Turns("m")) != 2 || h.Threads["n"] == nil {
-		t.Errorf("history %+v", h.Threads)
+		t.Errorf("the threads of the history are %+v", h.Threads)
 	}
 }
 
-// A model that was rated bad has not won, even if the file selects it.
+// A model that was rated bad does not win, even if the file selects it.
 func TestRatedBad(t *testing.T) {
 	st := openStore(t)
 	s := newSession("ses_1", "m", "n").ask("q", "a", "b").last(func(s *summary) { s.Selected, s.Rating = "m", "bad" })
 	mustBeClean(t, st, folder(t, s.files()))
 	if run := load(t, st, "ses_1").Ledger.Runs[0]; run.Selected != "" || run.Rating != "bad" || !slices.Equal(run.Tags, []string{"rated:m"}) {
-		t.Errorf("E-14: run %+v", run)
+		t.Errorf("E-14: the run is %+v", run)
 	}
 	mustEqual(t, s.files(), exported(t, st))
 }
@@ -99,7 +99,7 @@ func TestSaidNoMore(t *testing.T) {
 		return said{run.Selected, run.Rating, run.Note}
 	}
 	if have, want := now(), (said{"gpt", "good", "nice"}); have != want {
-		t.Fatalf("imported: %+v, want %+v", have, want)
+		t.Fatalf("the imported annotation is %+v, want %+v", have, want)
 	}
 	s := two("ses_1")
 	for _, c := range []struct {
@@ -161,10 +161,10 @@ func TestAgainAndAgain(t *testing.T) {
 			for i, tree := range []map[string]string{a, b, a, b, a} {
 				replaceTree(t, dir, tree)
 				if r := mustImport(t, st, dir); len(r.Refused) > 0 || r.Events == 0 {
-					t.Errorf("import %d: %d events, refused %v, %v", i, r.Events, r.Refused, r.Problems)
+					t.Errorf("import %d: got %d events, refused %v, problems %v", i, r.Events, r.Refused, r.Problems)
 				}
 				if again := mustImport(t, st, dir); again.Events != 0 {
-					t.Errorf("import %d again: %d events", i, again.Events)
+					t.Errorf("the repetition of import %d added %d events", i, again.Events)
 				}
 				want := tree
 				if name == "other runs" && i > 0 {
@@ -177,7 +177,7 @@ func TestAgainAndAgain(t *testing.T) {
 				spent[i] = load(t, st, "ses_1").Ledger.Spent()
 			}
 			if spent[1] != spent[2] || spent[2] != spent[4] {
-				t.Errorf("spent %+v", spent)
+				t.Errorf("the costs are %+v", spent)
 			}
 		})
 	}
@@ -195,16 +195,16 @@ func TestCorruptContent(t *testing.T) {
 			replaceTree(t, dir, corrupt)
 			r := mustImport(t, st, dir)
 			if len(r.Problems) != 1 || r.Problems[0].File != oneCont || r.Files != (layouts.Files{Exact: 1, Whole: 1}) {
-				t.Errorf("report %+v", r)
+				t.Errorf("the report is %+v", r)
 			}
 			after := load(t, st, "ses_1")
 			if after.Threads.Hash() != before.Threads.Hash() || len(after.Ledger.Runs) != len(before.Ledger.Runs) {
-				t.Error("what the store had is gone")
+				t.Error("the import removed stored content")
 			}
 			mustEqual(t, corrupt, exported(t, st))
 			fresh := openStore(t)
 			if r := mustImport(t, fresh, dir); len(r.Problems) != 1 {
-				t.Errorf("report %+v", r)
+				t.Errorf("the report is %+v", r)
 			}
 			mustEqual(t, corrupt, exported(t, fresh))
 		})
@@ -212,7 +212,7 @@ func TestCorruptContent(t *testing.T) {
 	st := openStore(t)
 	r := mustImport(t, st, folder(t, map[string]string{oneMeta: "{}", oneCont: "{\n\"runs\":[\n}\n"}))
 	if len(r.Problems) != 1 || r.Problems[0].Line != 3 {
-		t.Errorf("problems %v, want line 3", r.Problems)
+		t.Errorf("the problems are %v, want one of line 3", r.Problems)
 	}
 }
 
@@ -226,10 +226,10 @@ func TestImpossibleCosts(t *testing.T) {
 	files := map[string]string{oneMeta: `{"id":"ses_1","runs":[` + strings.Join(runs, ",") + `]}`}
 	r := mustImport(t, st, folder(t, files))
 	if len(r.Problems) != 3 {
-		t.Errorf("problems %v", r.Problems)
+		t.Errorf("the problems are %v", r.Problems)
 	}
 	if spent := load(t, st, "ses_1").Ledger.Spent(); spent.USD != "7.0000001" {
-		t.Errorf("spent %+v", spent)
+		t.Errorf("the costs are %+v", spent)
 	}
 	mustEqual(t, files, exported(t, st))
 }
@@ -245,10 +245,10 @@ func TestOrigins(t *testing.T) {
 	dir := folder(t, b)
 	r := mustImport(t, st, dir)
 	if !slices.Equal(r.Refused, []string{"ses_1", "prompts"}) || r.Added != 1 || len(r.Problems) != 2 {
-		t.Fatalf("report %+v", r)
+		t.Fatalf("the report is %+v", r)
 	}
 	if reason := r.Problems[0].String(); !strings.Contains(reason, "--namespace") || !strings.Contains(reason, "--merge") || !strings.Contains(reason, "sessions/ses_1") {
-		t.Errorf("problem %q", reason)
+		t.Errorf("the problem is %q", reason)
 	}
 	mustEqual(t, layouttest.Change(a, "sessions/ses_2/session_metadata.json", "{}"), exported(t, st))
 	if r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
@@ -266,7 +266,7 @@ func TestOrigins(t *testing.T) {
 		mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "old"), a))
 		changed := layouttest.Change(a, "prompt_history.jsonl", "\"z\"\n", oneCont, marshal(originalContent{SessionID: "ses_1"}))
 		if r := mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "new"), changed)); r.Root != "old" {
-			t.Errorf("root %q", r.Root)
+			t.Errorf("the root is %q", r.Root)
 		}
 		mustEqual(t, changed, exported(t, st))
 	})
@@ -302,7 +302,7 @@ func TestLiveChanges(t *testing.T) {
 			replaceTree(t, dir, c.next)
 			r := mustImport(t, st, dir)
 			if refused := len(r.Refused) == 1; refused != c.refused {
-				t.Fatalf("refused %v, problems %v", r.Refused, r.Problems)
+				t.Fatalf("the import refused %v, problems %v", r.Refused, r.Problems)
 			}
 			if c.refused && (r.Events != 0 || load(t, st, "ses_1").Threads.Hash() != before) {
 				t.Errorf("a refused session was changed: %+v", r)
@@ -317,7 +317,7 @@ func TestLiveChanges(t *testing.T) {
 		st := openStore(t)
 		live(t, st, "ses_1", log.Any, turnOf("x"))
 		if r := mustImport(t, st, folder(t, a.files())); !slices.Equal(r.Refused, []string{"ses_1"}) {
-			t.Errorf("report %+v", r)
+			t.Errorf("the report is %+v", r)
 		}
 	})
 }
@@ -340,11 +340,11 @@ func TestConcurrent(t *testing.T) {
 	mustBeClean(t, alone, dir)
 	for _, id := range []string{"ses_1", "ses_2", "prompts", "history", "headless"} {
 		if have, want := types(t, st, id), types(t, alone, id); !slices.Equal(have, want) {
-			t.Errorf("%s: %v, alone %v", id, have, want)
+			t.Errorf("%s: got %v, want %v as from one import", id, have, want)
 		}
 	}
 	if r := mustBeClean(t, st, dir); r.Events != 0 {
-		t.Errorf("report %+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 }
 
@@ -357,14 +357,14 @@ func TestDryRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if head, err := st.Head(t.Context()); err != nil || head != 0 {
-		t.Errorf("a dry run wrote up to %v, %v", head, err)
+		t.Errorf("the head after a dry run is %v, error %v", head, err)
 	}
 	imported := mustImport(t, st, dir)
 	if dry.Events != imported.Events || dry.Added != imported.Added || len(dry.Problems) != len(imported.Problems) || dry.Files != imported.Files {
-		t.Errorf("dry %+v\nreal %+v", dry, imported)
+		t.Errorf("the dry run reports\n%+v\nwant\n%+v", dry, imported)
 	}
 	if again, err := (erratadir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{DryRun: true}); err != nil || again.Events != 0 {
-		t.Errorf("again %+v, %v", again, err)
+		t.Errorf("a second dry run reports %+v, error %v", again, err)
 	}
 }
 
@@ -373,13 +373,13 @@ func TestSome(t *testing.T) {
 	var last layouts.Progress
 	r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{Only: []string{"ses_2"}, Progress: func(p layouts.Progress) { last = p }})
 	if err != nil || r.Sessions != 1 || last.Of != 1 || last.Sessions != 1 || last.Events != r.Events {
-		t.Errorf("report %+v, progress %+v, %v", r, last, err)
+		t.Errorf("the report is %+v, the progress %+v, error %v", r, last, err)
 	}
 	mustEqual(t, newSession("ses_2", "m").ask("second", "x").files(), exported(t, st))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := (erratadir.Layout{}).Import(ctx, openStore(t), dir, layouts.ImportOptions{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("a cancelled import: %v", err)
 	}
 }
 
@@ -391,11 +391,11 @@ func TestSniff(t *testing.T) {
 		}
 	}
 	if !layout.Sniff(folder(t, map[string]string{"history.json": `{"m":[{"Role":"user","Content":"x"}]}`})) {
-		t.Error("the oldest history is not recognised")
+		t.Error("Sniff refused the oldest form of a history")
 	}
 	dir := folder(t, map[string]string{oneMeta: "{}"})
 	if layout.Sniff(filepath.Join(dir, filepath.FromSlash(oneMeta))) || layout.Sniff(filepath.Join(dir, "nothing")) || !layout.Sniff(filepath.Join(dir, "sessions", "ses_1")) {
-		t.Error("a file, what is missing, or a session's folder")
+		t.Error("Sniff accepted a file, a missing path or a session's folder")
 	}
 }
 
@@ -414,7 +414,7 @@ func TestLinks(t *testing.T) {
 	st := openStore(t)
 	r := mustImport(t, st, dir)
 	if len(r.Problems) != 3 {
-		t.Errorf("problems %v", r.Problems)
+		t.Errorf("the problems are %v", r.Problems)
 	}
 	mustEqual(t, two("ses_1").files(), exported(t, st))
 }
@@ -425,7 +425,7 @@ func TestSubject(t *testing.T) {
 		"recipes.json": "document/file/data=2Frecipes=2Ejson", "recipes/x.md": "document/file/data=2Frecipes=2Fx=2Emd", "": "", "sessions/ses_1/": ""} {
 		sub, ok := erratadir.Layout{}.Subject(t.Context(), st, "data", path)
 		if ok != (want != "") || ok && sub.String() != want {
-			t.Errorf("%q: %v, %v", path, sub, ok)
+			t.Errorf("Subject(%q) = %v, %v", path, sub, ok)
 		}
 	}
 }

@@ -25,13 +25,13 @@ func TestPromptsInMemoryAndFile(t *testing.T) {
 			added  bool
 		}{{first, "one", true}, {second, "one", false}, {second, "two <&> \u2028", true}, {first, "three\n", true}, {second, "one", true}} {
 			if added, err := c.in.RecordPrompt(ctx, c.prompt); err != nil || added != c.added {
-				t.Errorf("%q: %v, %v", c.prompt, added, err)
+				t.Errorf("record %q: added %v, error %v", c.prompt, added, err)
 			}
 		}
 		want := []string{"one", "three\n", "two <&> \u2028", "one"}
 		for _, e := range []*errata.Store{first, second} {
 			if list, err := e.PromptHistory(ctx); err != nil || !slices.Equal(list, want) {
-				t.Errorf("in memory %q, %v", list, err)
+				t.Errorf("the prompts are %q, error %v", list, err)
 			}
 		}
 		const file = "\"one\"\n\"two \\u003c\\u0026\\u003e \\u2028\"\n\"three\\n\"\n\"one\"\n"
@@ -41,13 +41,13 @@ func TestPromptsInMemoryAndFile(t *testing.T) {
 		}
 		for name := range got {
 			if name != "prompt_history.jsonl" {
-				t.Errorf("prompts are global, and here is %s", name)
+				t.Errorf("prompts are global, but the export has %s", name)
 			}
 		}
 		back := openAPI(t)
 		mustBeClean(t, back, folder(t, got))
 		if list, err := errata.PromptsOf(back).List(ctx); err != nil || !slices.Equal(list, want) {
-			t.Errorf("imported %q, %v", list, err)
+			t.Errorf("the imported prompts are %q, error %v", list, err)
 		}
 	})
 }
@@ -65,10 +65,10 @@ func TestRecipesFileIsCorrupt(t *testing.T) {
 			files := layouttest.Change(two("ses_1").files(), "recipes.json", content)
 			r := mustImport(t, st, folder(t, files))
 			if r.Added != 1 {
-				t.Errorf("the session did not come in: %+v", r)
+				t.Errorf("the session was not imported: %+v", r)
 			}
 			if have, err := errata.RecipesOf(st).Get(ctx, hash); err != nil || string(have) != text {
-				t.Errorf("the recipe that was there: %q, %v", have, err)
+				t.Errorf("the stored recipe is %q, error %v", have, err)
 			}
 			if hashes, err := errata.RecipesOf(st).HashesForName(ctx, "Kept"); err != nil || !slices.Equal(hashes, []string{hash}) {
 				t.Errorf("%q, %v", hashes, err)
@@ -76,11 +76,11 @@ func TestRecipesFileIsCorrupt(t *testing.T) {
 			other, err := errata.RecipesOf(st).Put(ctx, []byte("# Another\nversion: 1\n"))
 			must(t, err)
 			if list, err := errata.RecipesOf(st).List(ctx); err != nil || list[other] == nil || list[hash] == nil {
-				t.Errorf("%d recipes, %v", len(list), err)
+				t.Errorf("got %d recipes, error %v", len(list), err)
 			}
 			if content != "-" {
 				if got := exported(t, st); got["recipes.json"] != content {
-					t.Errorf("it comes out as %q", got["recipes.json"])
+					t.Errorf("the exported file is %q", got["recipes.json"])
 				}
 			}
 		})

@@ -67,7 +67,7 @@ func TestUnits(t *testing.T) {
 		recipe("rcp_1")
 		shown := layouttest.CheckEntries(t, st, l, root)
 		if len(shown) != 3 {
-			t.Errorf("%d entries", len(shown))
+			t.Errorf("got %d entries", len(shown))
 		}
 		layouttest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(7, 1)), 20)
 		recipe("rcp_2")

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The files as their writer declares them, so that encoding/json writes its bytes.
+// These types are the files as their writer declares them, so that encoding/json writes its bytes.
 
 type metadata struct {
 	ID           string    `json:"id"`

@@ -34,7 +34,7 @@ func TestOwnRecipe(t *testing.T) {
 		got := exported(t, st)
 		for id, want := range map[string]string{"ses_1": first, "ses_2": second} {
 			if text := got["sessions/"+id+path]; text != want {
-				t.Errorf("%s has the recipe\n%s, want\n%s", id, text, want)
+				t.Errorf("the recipe of %s is\n%s, want\n%s", id, text, want)
 			}
 		}
 		back := openAPI(t)
@@ -85,7 +85,7 @@ func TestOwnRecipe(t *testing.T) {
 			n += int(info.Count)
 		}
 		if n != 1 {
-			t.Errorf("%d revisions of one text", n)
+			t.Errorf("got %d revisions of one text", n)
 		}
 	})
 }

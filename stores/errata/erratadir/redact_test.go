@@ -32,12 +32,12 @@ func testRedacted(t *testing.T) {
 	for name, data := range shared {
 		for _, secret := range secrets {
 			if strings.Contains(data, secret) || strings.Contains(name, secret) {
-				t.Errorf("%s shows %s: %s", name, secret, data)
+				t.Errorf("%s contains %s: %s", name, secret, data)
 			}
 		}
 	}
 	if len(shared) != 4 {
-		t.Errorf("%d files", len(shared))
+		t.Errorf("got %d files", len(shared))
 	}
 	for _, kept := range []string{`"id":"ses_1"`, `"selected":"m"`, `"prompt_hash":"ph_`, `"prompt_preview":""`, `"costs_usd":{"m":0.000125}`, `"type":"rewind"`, `"prompt_count":2`} {
 		if !strings.Contains(shared[oneMeta], kept) {
@@ -45,7 +45,7 @@ func testRedacted(t *testing.T) {
 		}
 	}
 	if !strings.Contains(shared[oneCont], `{"model_id":"m","text":"","events":[],"stop_reason":"complete","steps":1}`) {
-		t.Errorf("content %s", shared[oneCont])
+		t.Errorf("the content is %s", shared[oneCont])
 	}
 	back := openStore(t)
 	mustBeClean(t, back, out) // the export can be imported

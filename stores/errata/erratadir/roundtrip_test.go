@@ -93,18 +93,18 @@ func indented(s string) string {
 
 func TestHandmade(t *testing.T) {
 	if n := len(handmade()); n < 20 {
-		t.Fatalf("only %d sessions", n)
+		t.Fatalf("found only %d sessions", n)
 	}
 	for name, c := range handmade() {
 		t.Run("E-34/"+name, func(t *testing.T) {
 			st, dir := openStore(t), folder(t, c.files)
 			r := mustBeClean(t, st, dir)
 			if r.Files != c.want || r.Added != 1 || r.Root != "proj" {
-				t.Errorf("report %+v", r)
+				t.Errorf("the report is %+v", r)
 			}
 			mustEqual(t, c.files, exported(t, st))
 			if again := mustBeClean(t, st, dir); again.Events != 0 || again.Unchanged != 1 {
-				t.Errorf("a second import: %+v", again)
+				t.Errorf("the report of a second import is %+v", again)
 			}
 		})
 	}
@@ -134,11 +134,11 @@ func TestRoot(t *testing.T) {
 	st, dir := openStore(t), folder(t, files)
 	r := mustBeClean(t, st, dir)
 	if r.Files != (layouts.Files{Exact: 8, Whole: 4}) || r.Sessions != 6 {
-		t.Errorf("report %+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	mustEqual(t, files, exported(t, st))
 	if again := mustBeClean(t, st, dir); again.Events != 0 {
-		t.Errorf("a second import: %+v", again)
+		t.Errorf("the report of a second import is %+v", again)
 	}
 	for _, path := range []string{dir, filepath.Dir(dir), filepath.Join(dir, "sessions"), filepath.Join(dir, "sessions", "ses_1")} {
 		if r := mustBeClean(t, st, path); r.Events != 0 || r.Root != "proj" {
@@ -152,15 +152,15 @@ func TestRecorded(t *testing.T) {
 	st := openStore(t)
 	r := mustBeClean(t, st, dir)
 	if r.Files != (layouts.Files{Exact: 1, Whole: 1}) || r.Events != 13 {
-		t.Errorf("report %+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	mustEqual(t, readTree(t, dir), exported(t, st))
 	if again := mustBeClean(t, st, dir); again.Events != 0 {
-		t.Errorf("a second import: %+v", again)
+		t.Errorf("the report of a second import is %+v", again)
 	}
 }
 
-// generate returns a session with everything that its writer can do.
+// generate returns a session with everything that its writer can write.
 func generate(id string, r *rand.Rand) *session {
 	models := []string{"claude-sonnet-4-6", "gpt-4o", "gemini <x>", "ärger"}[:1+r.IntN(4)]
 	s := newSession(id, models...)
@@ -211,13 +211,13 @@ func TestGenerated(t *testing.T) {
 	st, dir := openStore(t), folder(t, files)
 	report := mustBeClean(t, st, dir)
 	if report.Files != (layouts.Files{Exact: exact}) || report.Added != n {
-		t.Errorf("files %+v, %d of %d added, want %d exact", report.Files, report.Added, n, exact)
+		t.Errorf("the files are %+v, %d of %d added, want %d exact", report.Files, report.Added, n, exact)
 	}
 	mustEqual(t, files, exported(t, st))
 	if again := mustBeClean(t, st, dir); again.Events != 0 || again.Unchanged != n {
-		t.Errorf("a second import: %+v", again)
+		t.Errorf("the report of a second import is %+v", again)
 	}
 	if dry, err := (erratadir.Layout{}).Import(t.Context(), openStore(t), dir, layouts.ImportOptions{DryRun: true}); err != nil || dry.Events != report.Events {
-		t.Errorf("a dry run says %d events, %v; there were %d", dry.Events, err, report.Events)
+		t.Errorf("a dry run reports %d events, error %v, want %d", dry.Events, err, report.Events)
 	}
 }

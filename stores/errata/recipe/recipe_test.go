@@ -64,14 +64,14 @@ func TestParse(t *testing.T) {
 	normal := r.Markdown()
 	for _, line := range []string{"# Sample\nversion: 1\n", "\n## Tools\n- read_file: Only: when needed.\n- bash(go test, go vet): Describe it.\n- web_fetch\n", "timeout: 1m30s\n", "compact_threshold: 0.8\n"} {
 		if !strings.Contains(normal, line) {
-			t.Errorf("%q is not in %s", line, normal)
+			t.Errorf("%q is missing in %s", line, normal)
 		}
 	}
 	if again := mustParse(t, normal).Markdown(); again != normal {
-		t.Errorf("the normal form changes:\n%s\n%s", normal, again)
+		t.Errorf("the normal form of the normal form differs:\n%s\n%s", normal, again)
 	}
 	if empty := mustParse(t, "version: 1\n## Tools\n"); empty.Tools == nil || len(empty.Tools.Allowlist) != 0 || mustParse(t, "version: 1").Tools != nil {
-		t.Error("no tools and all tools look alike")
+		t.Error("no tools and all tools have the same normal form")
 	}
 	for _, text := range []string{"", "# x\n", "version: x", "version: 0", "version: 2", "## Tools\nversion: 1"} {
 		_, err := recipe.Parse([]byte(text))
@@ -105,10 +105,10 @@ func FuzzParse(f *testing.F) {
 		r.Snapshot(nil)
 		normal, err := recipe.Parse([]byte(r.Markdown()))
 		if err != nil {
-			t.Fatalf("the normal form cannot be read: %v", err)
+			t.Fatalf("parse the normal form: %v", err)
 		}
 		if normal.Markdown() != r.Markdown() || normal.Hash() != r.Hash() {
-			t.Errorf("the normal form has another:\n%s\n%s", normal.Markdown(), r.Markdown())
+			t.Errorf("the normal form of the normal form differs:\n%s\n%s", normal.Markdown(), r.Markdown())
 		}
 	})
 }
@@ -131,7 +131,7 @@ func TestTextHash(t *testing.T) {
 		"other name": strings.Replace(sample, "# Sample", "# Other", 1), "other prompt": strings.Replace(sample, "Be brief.", "Be long.", 1), "no recipe": "sample", "nothing": "",
 	} {
 		if have := recipe.TextHash([]byte(text)); have == hash || !strings.HasPrefix(have, "rcp_") || len(have) != len(hash) {
-			t.Errorf("%s: %s", name, have)
+			t.Errorf("%s: another configuration has the same hash %s", name, have)
 		}
 	}
 }

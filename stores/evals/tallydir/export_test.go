@@ -25,30 +25,30 @@ func testHostileIDs(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "in", "side")
 	r := mustExport(t, st, out, layouts.ExportOptions{})
 	if r.Sessions != len(ids) || r.Written != 3*len(ids) {
-		t.Errorf("report %+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	for _, dir := range []string{filepath.Dir(out), filepath.Dir(filepath.Dir(out))} {
 		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-			t.Errorf("%d entries in %s, %v", len(entries), dir, err)
+			t.Errorf("got %d entries in %s, error %v", len(entries), dir, err)
 		}
 	}
 	files := readTree(t, out)
 	if len(files) != r.Written {
-		t.Errorf("%d files, %d written", len(files), r.Written)
+		t.Errorf("got %d files, but the report has %d written", len(files), r.Written)
 	}
 	back := openStore(t)
 	if r := mustImport(t, back, out); r.Added != len(ids) {
-		t.Errorf("imported %+v", r)
+		t.Errorf("the report of the import is %+v", r)
 	}
 	for _, id := range ids {
 		short := len(layouts.FileName(id)) > 200 || layouts.IsShortened(layouts.FileName(id))
 		s, err := back.Loader().Session(t.Context(), events.Session(back.Name, id), 0)
 		if err != nil {
-			t.Errorf("%q did not come back: %v", id, err)
+			t.Errorf("load the session %q: %v", id, err)
 			continue
 		}
 		if run := (events.RunRef{Kind: "tally", ID: strings.ToValidUTF8(id, "?")}); s.Ledger.Run(run) == nil && !short {
-			t.Errorf("%q: run %v did not come back", id, run)
+			t.Errorf("%q: run %v is missing", id, run)
 		}
 		if sub, ok := layout.Subject(t.Context(), back, "side", "conversations/"+layouts.FileName(id)+"/meta.json"); !ok || sub.ID != id {
 			t.Errorf("%q: the subject of its path is %v, %v", id, sub, ok)
@@ -78,16 +78,16 @@ func TestExportOfNothing(t *testing.T) {
 	st := openStore(t)
 	for _, o := range []layouts.ExportOptions{{Session: "none"}, {All: true, Root: "none"}} {
 		if _, err := layouts.Export(t.Context(), st, layout, d, o); !errors.Is(err, projector.ErrNotFound) {
-			t.Errorf("%+v: %v", o, err)
+			t.Errorf("export with %+v: %v", o, err)
 		}
 	}
 	if r, err := layouts.Export(t.Context(), st, layout, d, layouts.ExportOptions{All: true}); err != nil || r.Written != 0 {
-		t.Errorf("an empty store: %+v, %v", r, err)
+		t.Errorf("export of an empty store: %+v, error %v", r, err)
 	}
 }
 
-// Sessions that were never files are exported beside imported ones, with their own names. An export changes no equal
-// files and no files of others.
+// Sessions that were never files are exported beside imported ones, with their own names. An export changes neither
+// equal files nor files that it does not own.
 func TestExportBeside(t *testing.T) {
 	st := openStore(t)
 	mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "p"), smallTree()))
@@ -96,7 +96,7 @@ func TestExportBeside(t *testing.T) {
 	out := writeTree(t, t.TempDir(), map[string]string{"mine": "x", "p/" + conv + "meta.json": "old"})
 	r := mustExport(t, st, out, layouts.ExportOptions{})
 	if r.Sessions != 2 {
-		t.Errorf("report %+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	files := readTree(t, out)
 	for name, want := range map[string]string{"mine": "x", "p/" + conv + "meta.json": smallTree()[conv+"meta.json"], "live/conversations/l1/conversation.jsonl": "{}"} {

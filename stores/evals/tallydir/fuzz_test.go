@@ -23,7 +23,7 @@ func FuzzImportLines(f *testing.F) {
 		mustImport(t, st, writeTree(t, dir, tree))
 		mustEqual(t, tree, exported(t, st))
 		if again, err := layout.Import(t.Context(), st, dir, layouts.ImportOptions{}); err != nil || again.Events != 0 {
-			t.Errorf("a second import: %+v, %v", again, err)
+			t.Errorf("a second import: %+v, error %v", again, err)
 		}
 	})
 }
@@ -39,7 +39,7 @@ func FuzzDecodeConversation(f *testing.F) {
 			return
 		}
 		if d.ID == "" {
-			t.Fatal("no id")
+			t.Fatal("the conversation has no id")
 		}
 		if len(d.Steps) == 0 {
 			return // the original writes nothing then, and refuses to read an empty file
@@ -50,7 +50,7 @@ func FuzzDecodeConversation(f *testing.F) {
 		}
 		back, err := evals.Decode(written)
 		if err != nil || back.ID != d.ID || string(back.Metadata) != string(d.Metadata) || len(back.Steps) != len(d.Steps) {
-			t.Fatalf("%+v read again from %q: %+v, %v", d, written, back, err)
+			t.Fatalf("%+v in the written form %q is read as %+v, error %v", d, written, back, err)
 		}
 		for _, s := range d.Steps {
 			if _, err := evals.ParseStep(s.Raw()); err != nil {
@@ -58,7 +58,7 @@ func FuzzDecodeConversation(f *testing.F) {
 			}
 		}
 		if again, err := evals.Encode(back); err != nil || string(again) != string(written) {
-			t.Fatalf("written as %q, then as %q, %v", written, again, err)
+			t.Fatalf("the written form is %q, that of its reading %q, error %v", written, again, err)
 		}
 	})
 }

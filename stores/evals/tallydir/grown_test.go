@@ -37,14 +37,14 @@ func TestLargeGrows(t *testing.T) {
 		writeTree(t, dir, files)
 		r := mustBeClean(t, st, dir)
 		if more != nil && r.Events != len(more) {
-			t.Errorf("%d steps are new, %d events went in", len(more), r.Events)
+			t.Errorf("the folder has %d new steps, but the import added %d events", len(more), r.Events)
 		}
 		if have := len(load(t, st, "c1").Threads.Turns("main")); have != len(list) {
 			t.Errorf("the session has %d turns, want %d", have, len(list))
 		}
 		mustEqual(t, files, exported(t, st))
 		if again := mustBeClean(t, st, dir); again.Events != 0 {
-			t.Errorf("the same folder again: %d events", again.Events)
+			t.Errorf("a second import added %d events", again.Events)
 		}
 	}
 }
@@ -74,14 +74,14 @@ func TestRewoundMeanwhile(t *testing.T) {
 					}
 					r, err := (tallydir.Layout{}).Import(t.Context(), m, dir, layouts.ImportOptions{})
 					if err != nil || !m.Called {
-						t.Fatalf("nobody came between: %v, %v", m.Called, err)
+						t.Fatalf("the change during the import was made: %v; import error %v", m.Called, err)
 					}
 					return r.Refused, fmt.Sprint(load(t, st, "c1").Threads.Hash()), exported(t, st)
 				}
 				wantRefused, wantHash, wantFiles := outcome(true)
 				refused, hash, files := outcome(false)
 				if !slices.Equal(refused, wantRefused) || hash != wantHash {
-					t.Errorf("refused %v, turns %s; had it come first: %v, %s", refused, hash, wantRefused, wantHash)
+					t.Errorf("refused %v, turns %s; want %v, %s as after a change before the import", refused, hash, wantRefused, wantHash)
 				}
 				mustEqual(t, wantFiles, files)
 			})
@@ -118,10 +118,10 @@ func TestExportPutsRight(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r := mustExport(t, st, out, layouts.ExportOptions{}); r.Written != 1 || r.Kept != len(want)-1 {
-				t.Errorf("%s %s: %d files written, %d kept", name, what, r.Written, r.Kept)
+				t.Errorf("%s %s: got %d files written, %d kept", name, what, r.Written, r.Kept)
 			}
 			if data, err := os.ReadFile(path); err != nil || string(data) != content || modeOf(t, path) != mode {
-				t.Errorf("%s %s is not put right: %q, mode %v, %v", name, what, data, modeOf(t, path), err)
+				t.Errorf("%s %s was not repaired: content %q, mode %v, error %v", name, what, data, modeOf(t, path), err)
 			}
 		}
 	}

@@ -53,12 +53,12 @@ func load(t testing.TB, st store, id string) *projector.Session {
 	return s
 }
 
-// An import makes one event for each step, and separate facts.
+// An import makes one event for each step, and one event for each other fact.
 func TestVocabulary(t *testing.T) {
 	st := openStore(t)
 	r := mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "proj"), smallTree()))
 	if r.Events != 7 || r.Added != 1 || r.Files != (layouts.Files{Exact: 5, Derived: 1}) {
-		t.Errorf("report %+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	var types []string
 	for rec, err := range st.Read(t.Context(), events.Range{}) {
@@ -73,14 +73,14 @@ func TestVocabulary(t *testing.T) {
 	}
 	s := load(t, st, "c1")
 	if turn := s.Threads.Turns("main")[1]; string(turn.Raw) != step(1) || turn.Timestamp != "2026-01-23T12:35:41.000Z" {
-		t.Errorf("turn %+v", turn)
+		t.Errorf("the turn is %+v", turn)
 	}
 	tally, trajectory := s.Ledger.Run(events.RunRef{Kind: "tally", ID: "run-1-a"}), s.Ledger.Run(events.RunRef{Kind: "trajectory", ID: "r-2"})
 	if tally.Last().Outcome != "completed" || tally.Last().FinishedAt != "2026-01-23T12:37:18.912Z" || trajectory.Last().Outcome != "stopped:max-turns" {
-		t.Errorf("runs %+v %+v", tally.Last(), trajectory.Last())
+		t.Errorf("the runs are %+v and %+v", tally.Last(), trajectory.Last())
 	}
 	if o := s.Ledger.Origin(); o == nil || o.Root != "proj" || o.Birth != "2026-01-23T12:27:07.775Z" || o.Format != tallydir.Format {
-		t.Errorf("origin %+v", o)
+		t.Errorf("the origin is %+v", o)
 	}
 }
 
@@ -126,10 +126,10 @@ func TestAgainAndAgain(t *testing.T) {
 				replaceTree(t, dir, tree)
 				r := mustImport(t, st, dir)
 				if len(r.Refused) > 0 || r.Events == 0 && (name != "another session" || i < 2) {
-					t.Errorf("import %d: %d events, refused %v, %v", i, r.Events, r.Refused, r.Problems)
+					t.Errorf("import %d: got %d events, refused %v, problems %v", i, r.Events, r.Refused, r.Problems)
 				}
 				if again := mustImport(t, st, dir); again.Events != 0 {
-					t.Errorf("import %d again: %d events", i, again.Events)
+					t.Errorf("the repetition of import %d added %d events", i, again.Events)
 				}
 				if name == "another session" && i > 1 {
 					continue // a missing folder removes nothing
@@ -151,7 +151,7 @@ func TestOrigins(t *testing.T) {
 		mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "a"), a))
 		r := mustBeClean(t, second, writeTree(t, filepath.Join(t.TempDir(), "b"), with(b, conv+"stepTraces.json", "-")))
 		if r.Added != 2 {
-			t.Errorf("report %+v", r)
+			t.Errorf("the report is %+v", r)
 		}
 		mustEqual(t, a, exported(t, st))
 		mustEqual(t, with(b, conv+"stepTraces.json", "-"), exported(t, second))
@@ -162,10 +162,10 @@ func TestOrigins(t *testing.T) {
 		dir := writeTree(t, filepath.Join(t.TempDir(), "p"), b)
 		r := mustImport(t, st, dir)
 		if !slices.Equal(r.Refused, []string{"c1"}) || r.Added != 1 || len(r.Problems) != 1 {
-			t.Fatalf("report %+v", r)
+			t.Fatalf("the report is %+v", r)
 		}
 		if reason := r.Problems[0].String(); !strings.Contains(reason, "--namespace") || !strings.Contains(reason, "--merge") || !strings.Contains(reason, "conversations/c1") {
-			t.Errorf("problem %q", reason)
+			t.Errorf("the problem is %q", reason)
 		}
 		mustEqual(t, with(a, "conversations/c2/notes", "x"), exported(t, st))
 		if _, err := (tallydir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{Merge: true}); err != nil {
@@ -178,7 +178,7 @@ func TestOrigins(t *testing.T) {
 		mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "old"), with(a, "README", "1")))
 		changed := with(a, conv+"conversation.jsonl", step(0), conv+"stepTraces.json", tracesOf(1), "README", "2", "conversations/c0/x", "y")
 		if r := mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "new"), changed)); r.Root != "old" {
-			t.Errorf("root %q", r.Root)
+			t.Errorf("the root is %q", r.Root)
 		}
 		mustEqual(t, changed, exported(t, st))
 	})
@@ -186,7 +186,7 @@ func TestOrigins(t *testing.T) {
 		st := openStore(t)
 		mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "a"), with(a, conv+"meta.json", "{}")))
 		if r := mustImport(t, st, writeTree(t, filepath.Join(t.TempDir(), "b"), with(a, conv+"meta.json", "{}"))); r.Events != 0 || len(r.Refused) > 0 {
-			t.Errorf("report %+v", r)
+			t.Errorf("the report is %+v", r)
 		}
 	})
 }
@@ -234,7 +234,7 @@ func TestLiveChanges(t *testing.T) {
 			replaceTree(t, dir, c.next)
 			r := mustImport(t, st, dir)
 			if refused := len(r.Refused) == 1; refused != c.refused {
-				t.Fatalf("refused %v, problems %v", r.Refused, r.Problems)
+				t.Fatalf("the import refused %v, problems %v", r.Refused, r.Problems)
 			}
 			if c.refused && (r.Events != 0 || load(t, st, "c1").Threads.Hash() != before) {
 				t.Errorf("a refused session was changed: %+v", r)
@@ -251,7 +251,7 @@ func TestLiveChanges(t *testing.T) {
 		st := openStore(t)
 		live(t, st, "c1", log.Any, appended(`{"a": 1}`))
 		if r := mustImport(t, st, writeTree(t, filepath.Join(t.TempDir(), "p"), a)); !slices.Equal(r.Refused, []string{"c1"}) {
-			t.Errorf("report %+v", r)
+			t.Errorf("the report is %+v", r)
 		}
 	})
 }
@@ -265,11 +265,11 @@ func TestDryRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if head, err := st.Head(t.Context()); head != 0 || err != nil {
-		t.Errorf("head %v, %v", head, err)
+		t.Errorf("the head after a dry run is %v, error %v", head, err)
 	}
 	imported := mustImport(t, st, dir)
 	if dry.Events != imported.Events || dry.Files != imported.Files || len(dry.Problems) != len(imported.Problems) || dry.Added != imported.Added {
-		t.Errorf("dry %+v\nreal %+v", dry, imported)
+		t.Errorf("the dry run reports\n%+v\nwant\n%+v", dry, imported)
 	}
 }
 
@@ -299,7 +299,7 @@ func TestConcurrentImports(t *testing.T) {
 		added += r.Events
 	}
 	if head, err := st.Head(t.Context()); err != nil || int(head) != want || added != want {
-		t.Errorf("%d events in the log (%v), %d reported, want %d", head, err, added, want)
+		t.Errorf("got %d events in the log (error %v) and %d reported, want %d", head, err, added, want)
 	}
 	mustEqual(t, readTree(t, dir), exported(t, st))
 }
@@ -340,7 +340,7 @@ func TestCutOff(t *testing.T) {
 		}
 		mustImport(t, st, dir)
 		if head, err := st.Head(t.Context()); err != nil || int(head) != whole {
-			t.Errorf("cut after %d appends: %d events (%v), want %d", left, head, err, whole)
+			t.Errorf("cut after %d appends: got %d events (error %v), want %d", left, head, err, whole)
 		}
 		mustEqual(t, readTree(t, dir), exported(t, st))
 	}
@@ -370,7 +370,7 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s: %+v", c.path, r)
 		}
 		if again := mustBeClean(t, st, filepath.Join(base, "proj")); again.Root != c.root {
-			t.Errorf("%s: the root is %q then", c.path, again.Root)
+			t.Errorf("%s: the root of a second import is %q", c.path, again.Root)
 		}
 	}
 	for _, path := range []string{base, filepath.Join(base, "none"), filepath.Join(base, "proj", "main.go")} {
@@ -378,12 +378,12 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s was imported", path)
 		}
 		if (tallydir.Layout{}).Sniff(path) {
-			t.Errorf("%s was sniffed", path)
+			t.Errorf("Sniff accepted %s", path)
 		}
 	}
 	st := openStore(t)
 	r, err := (tallydir.Layout{}).Import(t.Context(), st, filepath.Join(base, "proj"), layouts.ImportOptions{Only: []string{"c2"}})
 	if err != nil || r.Sessions != 1 || fmt.Sprint(load(t, st, "c2").Subject) != "session/c2" {
-		t.Errorf("only c2: %+v, %v", r, err)
+		t.Errorf("import of c2 alone: %+v, error %v", r, err)
 	}
 }

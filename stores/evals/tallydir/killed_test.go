@@ -47,7 +47,7 @@ func TestImportGoesOnInTheMiddleOfASession(t *testing.T) {
 			first, err := (tallydir.Layout{}).Import(t.Context(), dying{st, &left}, root, layouts.ImportOptions{})
 			if err == nil {
 				if kill < 4 {
-					t.Fatalf("the whole folder is %d events: nothing is cut", first.Events)
+					t.Fatalf("the whole folder is %d events, want enough for a cut", first.Events)
 				}
 				break
 			}
@@ -60,11 +60,11 @@ func TestImportGoesOnInTheMiddleOfASession(t *testing.T) {
 			}
 			r, err := (tallydir.Layout{}).Import(t.Context(), st, root, layouts.ImportOptions{})
 			if err != nil || len(r.Refused) > 0 || len(r.Problems) > 0 || r.Events == 0 {
-				t.Fatalf("the import after one killed after %d events: %+v, %v", kill, r, err)
+				t.Fatalf("the import after a kill at %d events: %+v, error %v", kill, r, err)
 			}
 			mustEqual(t, files, exported(t, st))
 			if r, err := (tallydir.Layout{}).Import(t.Context(), st, root, layouts.ImportOptions{}); err != nil || r.Events != 0 {
-				t.Errorf("a third import: %+v, %v", r, err)
+				t.Errorf("a third import: %+v, error %v", r, err)
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func TestFoldersInMemoryAreBounded(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-refused:
-			t.Fatal("refused before its context ended")
+			t.Fatal("a call above the limit returned before its context ended")
 		default:
 		}
 		cancel()
@@ -52,7 +52,7 @@ func TestFoldersInMemoryAreBounded(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-entered:
-			t.Fatal("more is in memory than may be")
+			t.Fatal("a call was admitted above the limit")
 		default:
 		}
 		releases[0]()
@@ -61,7 +61,7 @@ func TestFoldersInMemoryAreBounded(t *testing.T) {
 			release()
 		}
 		if len(l.held) > 0 {
-			t.Errorf("%d steps of memory are held by nobody", len(l.held))
+			t.Errorf("%d steps of memory were not released", len(l.held))
 		}
 	})
 }

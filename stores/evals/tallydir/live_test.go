@@ -55,10 +55,10 @@ func TestUnits(t *testing.T) {
 		st := openStore(t)
 		root := layouttest.CheckImportFrom(t, layout, writeTree(t, filepath.Join(t.TempDir(), "other"), smallTree()), st, openStore(t))
 		if shown := layouttest.Entries(t, st, layout, layouts.Root{Name: "mine", Marker: "m"}); len(shown) != 0 || root.Name != "other" {
-			t.Errorf("%s shows as %v", root.Name, shown)
+			t.Errorf("a conversation of the root %s has the entries %v in another root", root.Name, shown)
 		}
 		if sub, ok, err := layout.EntryAt(t.Context(), st, layouts.Root{Name: "mine"}, conv+"meta.json"); ok || err != nil {
-			t.Errorf("%v, %v", sub, err)
+			t.Errorf("EntryAt in another root returned %v, error %v", sub, err)
 		}
 	})
 }

@@ -58,10 +58,10 @@ func TestMalformed(t *testing.T) {
 			switch {
 			case c.want == "" && len(r.Problems) == 0:
 			case c.want == "" || len(r.Problems) != 1 || !strings.HasPrefix(r.Problems[0].String(), conv+c.want):
-				t.Errorf("problems %v, want %s", r.Problems, c.want)
+				t.Errorf("the problems are %v, want %s", r.Problems, c.want)
 			}
 			if n := len(load(t, st, "c1").Threads.Turns("main")); n != c.turns {
-				t.Errorf("%d turns, want %d", n, c.turns)
+				t.Errorf("got %d turns, want %d", n, c.turns)
 			}
 			mustEqual(t, tree, exported(t, st))
 		})
@@ -92,7 +92,7 @@ func TestLiveLayout(t *testing.T) {
 				t.Fatal(err)
 			}
 			if f.Path == conv+"conversation.jsonl" && b.String() != step(0)+"\n{\"a\":1}\n"+step(2) {
-				t.Errorf("lines %q", b.String())
+				t.Errorf("the lines are %q", b.String())
 			}
 		}
 	})
@@ -107,10 +107,10 @@ func testStrayFiles(t *testing.T) {
 	st, dir := openStore(t), filepath.Join(t.TempDir(), "p")
 	r := mustBeClean(t, st, writeTree(t, dir, tree))
 	if r.Files != (layouts.Files{Exact: 5, Derived: 1, Whole: 7}) {
-		t.Errorf("files %+v", r.Files)
+		t.Errorf("the files are %+v", r.Files)
 	}
 	if runs := load(t, st, "c1").Ledger.Runs; len(runs) != 2 {
-		t.Errorf("%d runs, want 2", len(runs))
+		t.Errorf("got %d runs, want 2", len(runs))
 	}
 	mustEqual(t, tree, exported(t, st))
 	mustExport(t, st, filepath.Join(dir, "..", "one"), layouts.ExportOptions{Session: "c1"})
@@ -120,7 +120,7 @@ func testStrayFiles(t *testing.T) {
 // Links are reported and not followed. Folders of others are left alone. The executable and private modes are kept.
 func TestLinksAndModes(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("links and modes of files are others on Windows")
+		t.Skip("Windows has other links and modes of files")
 	}
 	st, dir := openStore(t), filepath.Join(t.TempDir(), "p")
 	writeTree(t, dir, with(smallTree(), conv+"run.sh", "#!", conv+"runs/tally/private.json", "{}", "src/x.go", "no", "secret", "s"))
@@ -136,13 +136,13 @@ func TestLinksAndModes(t *testing.T) {
 	}
 	r := mustImport(t, st, dir)
 	if len(r.Problems) != 4 || len(r.Notes) != 1 || r.Notes[0].File != "src" {
-		t.Errorf("problems %v, notes %v", r.Problems, r.Notes)
+		t.Errorf("the problems are %v, the notes %v", r.Problems, r.Notes)
 	}
 	out := t.TempDir()
 	mustExport(t, st, out, layouts.ExportOptions{})
 	for name, want := range map[string]os.FileMode{conv + "run.sh": 0o755, conv + "runs/tally/private.json": 0o600, "secret": 0o600, conv + "conversation.jsonl": 0o600, conv + "meta.json": 0o644} {
 		if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s: %v %v, want %v", name, info.Mode(), err, want)
+			t.Errorf("%s: the mode is %v, error %v, want %v", name, info.Mode(), err, want)
 		}
 	}
 	if err := os.Chmod(filepath.Join(dir, conv+"run.sh"), 0o644); err != nil {
@@ -163,11 +163,11 @@ func TestMovedOn(t *testing.T) {
 	out := t.TempDir()
 	r := mustExport(t, st, out, layouts.ExportOptions{})
 	if len(r.Notes) != 1 || r.Notes[0].File != conv+"conversation.jsonl" {
-		t.Errorf("notes %v", r.Notes)
+		t.Errorf("the notes are %v", r.Notes)
 	}
 	mustEqual(t, with(tree, conv+"conversation.jsonl", step(0)+"\n"+step(1)+"\n"+`{"x": "y"}`), readTree(t, out))
 	if again := mustExport(t, st, out, layouts.ExportOptions{}); again.Written != 0 || again.Kept != r.Written {
-		t.Errorf("again: %+v, at first %+v", again, r)
+		t.Errorf("a second import reports %+v, the first %+v", again, r)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestLarge(t *testing.T) {
 		r := mustBeClean(t, st, writeTree(t, dir, tree))
 		mustEqual(t, tree, exported(t, st))
 		if again := mustBeClean(t, st, dir); again.Events != 0 || r.Events != 4 {
-			t.Errorf("%d events, then %d", r.Events, again.Events)
+			t.Errorf("the imports added %d and %d events", r.Events, again.Events)
 		}
 	})
 	t.Run("pieces", func(t *testing.T) {
@@ -211,9 +211,9 @@ func TestProgress(t *testing.T) {
 		t.Fatal(err, seen)
 	}
 	if last := seen[len(seen)-1]; last.Of != 2 || last.Sessions != 2 || last.Events != r.Events || last.Files != r.Files.Total() || last.Bytes != r.Bytes {
-		t.Errorf("last %+v, report %+v", last, r)
+		t.Errorf("the last progress is %+v, the report %+v", last, r)
 	}
 	if !slices.IsSortedFunc(seen, func(a, b layouts.Progress) int { return a.Events - b.Events }) {
-		t.Errorf("events go back: %+v", seen)
+		t.Errorf("the number of events decreases: %+v", seen)
 	}
 }

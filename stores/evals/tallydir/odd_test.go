@@ -27,15 +27,15 @@ func TestOddFolders(t *testing.T) {
 			st := openStore(t)
 			r := mustImport(t, st, dir)
 			if len(r.Refused) > 0 {
-				t.Errorf("refused: %v", r.Refused)
+				t.Errorf("the import refused %v", r.Refused)
 			}
 			got := exported(t, st)
 			mustEqual(t, want, got)
 			if r.Files.Total() != len(want) {
-				t.Errorf("%d files counted, there are %d", r.Files.Total(), len(want))
+				t.Errorf("the report counts %d files, want %d", r.Files.Total(), len(want))
 			}
 			if again := mustImport(t, st, dir); again.Events != 0 || len(again.Problems) != len(r.Problems) {
-				t.Errorf("a second import added %d events; %d problems, at first %d", again.Events, len(again.Problems), len(r.Problems))
+				t.Errorf("a second import added %d events and reported %d problems, want %d", again.Events, len(again.Problems), len(r.Problems))
 			}
 			if t.Failed() {
 				for _, p := range r.Problems {
@@ -69,7 +69,7 @@ func TestExportedFolders(t *testing.T) {
 				a, err := os.Stat(filepath.Join(dir, name))
 				b, other := os.Stat(filepath.Join(out, name))
 				if err != nil || other != nil || a.Mode() != b.Mode() {
-					t.Errorf("seed %d: %s has mode %v, want %v: %v, %v", seed, name, b.Mode(), a.Mode(), err, other)
+					t.Errorf("seed %d: %s has mode %v, want %v; errors %v, %v", seed, name, b.Mode(), a.Mode(), err, other)
 				}
 			}
 			kept := 0
@@ -80,7 +80,7 @@ func TestExportedFolders(t *testing.T) {
 				kept++
 			}
 			if kept != r.Files.Whole || seed%2 == 0 && kept > 0 {
-				t.Errorf("seed %d: %d files are kept whole, the report says %d", seed, kept, r.Files.Whole)
+				t.Errorf("seed %d: %d files are kept whole, but the report has %d", seed, kept, r.Files.Whole)
 			}
 		}
 	})

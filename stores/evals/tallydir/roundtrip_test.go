@@ -23,11 +23,11 @@ func TestRealFolders(t *testing.T) {
 			st := openStore(t)
 			r := mustBeClean(t, st, dir)
 			if r.Files != c.want || r.Root != c.name {
-				t.Errorf("root %q, files %+v, want %+v", r.Root, r.Files, c.want)
+				t.Errorf("the root is %q, the files are %+v, want %+v", r.Root, r.Files, c.want)
 			}
 			mustEqual(t, readTree(t, dir), exported(t, st))
 			if again := mustBeClean(t, st, dir); again.Events != 0 || again.Unchanged != r.Sessions {
-				t.Errorf("a second import added %d events, %d of %d unchanged", again.Events, again.Unchanged, r.Sessions)
+				t.Errorf("a second import added %d events; %d of %d sessions are unchanged", again.Events, again.Unchanged, r.Sessions)
 			}
 		})
 	}
@@ -43,7 +43,7 @@ func TestRoots(t *testing.T) {
 	mustBeClean(t, st, b)
 	out := t.TempDir()
 	if r := mustExport(t, st, out, layouts.ExportOptions{}); r.Files != (layouts.Files{Exact: 6, Derived: 1, Whole: 1}) || r.Written != 8 {
-		t.Errorf("report %+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	mustEqual(t, smallTree(), readTree(t, filepath.Join(out, "a")))
 	mustEqual(t, other, readTree(t, filepath.Join(out, "b")))

@@ -21,15 +21,15 @@ func FuzzSpelling(f *testing.F) {
 		}
 		spelled := sessiondir.SpellJSON(v.Raw, v.Format)
 		if bytes.Equal(spelled, data) != v.Exact {
-			t.Errorf("%q comes out as %q, exact: %v", data, spelled, v.Exact)
+			t.Errorf("%q is written as %q, exact: %v", data, spelled, v.Exact)
 		}
 		again, err := sessiondir.ReadJSON(spelled, 1)
 		if err != nil || !again.Exact || again.Format != v.Format || !bytes.Equal(again.Raw, v.Raw) {
-			t.Errorf("%q was spelled as %q, and read as %+v, %v", data, spelled, again, err)
+			t.Errorf("%q is written as %q, which is read as %+v, error %v", data, spelled, again, err)
 		}
 		var written bytes.Buffer
 		if err := sessiondir.WriteJSON(&written, v.Raw, v.Format); err != nil || !bytes.Equal(written.Bytes(), spelled) {
-			t.Errorf("written as %q, spelled as %q", written.Bytes(), spelled)
+			t.Errorf("Write and Spell differ: %q and %q", written.Bytes(), spelled)
 		}
 	})
 }
@@ -79,16 +79,16 @@ func FuzzLines(f *testing.F) {
 			return sessiondir.EachLine(bytes.NewReader(data), limit, take)
 		})
 		if len(inMemory.seen) != len(fromFile.seen) || !bytes.Equal(spelled, other) {
-			t.Fatalf("%q: %d lines in memory, %d in a file; %q, %q", data, len(inMemory.seen), len(fromFile.seen), spelled, other)
+			t.Fatalf("%q: got %d lines from memory and %d from a reader; written as %q and %q", data, len(inMemory.seen), len(fromFile.seen), spelled, other)
 		}
 		for i, a := range inMemory.seen {
 			if b := fromFile.seen[i]; a.Line != b.Line || a.End != b.End || a.BOM != b.BOM || (a.Err == nil) != (b.Err == nil) {
-				t.Errorf("line %d of %q: %+v in memory, %+v in a file", i+1, data, a, b)
+				t.Errorf("line %d of %q: %+v from memory, %+v from a reader", i+1, data, a, b)
 			}
 		}
 		again, twice := readLines(t, func(take func(sessiondir.TurnLine) error) error { return sessiondir.EachLineOf(spelled, limit+5, take) })
 		if len(again.turns) != len(inMemory.turns) || !bytes.Equal(twice, spelled) {
-			t.Fatalf("%q was written as %q, and that as %q", data, spelled, twice)
+			t.Fatalf("%q is written as %q, and that as %q", data, spelled, twice)
 		}
 		for i := range again.turns {
 			if !rawjson.Equal(again.turns[i], inMemory.turns[i]) { // a line end inside is not written

@@ -49,10 +49,10 @@ func TestLargeLinesAreLetGo(t *testing.T) {
 				t.Fatal(err)
 			}
 			if stays := int64(behind.HeapAlloc) - int64(before.HeapAlloc); stays > slack {
-				t.Errorf("%d bytes stay", stays)
+				t.Errorf("%d bytes stay in memory", stays)
 			}
 			if taken := int64(behind.TotalAlloc - before.TotalAlloc); taken > of.most+slack {
-				t.Errorf("took %d bytes, at most %d are needed", taken, of.most)
+				t.Errorf("reading took %d bytes, want at most %d", taken, of.most)
 			}
 		})
 	}

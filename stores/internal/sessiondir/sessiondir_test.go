@@ -58,7 +58,7 @@ func TestDryRun(t *testing.T) {
 		t.Fatal(ack, err)
 	}
 	if _, err := r.Append(ctx, sub, log.Any, events.Event{Type: events.TypeTurnAppended, Data: []byte("{}")}); err == nil {
-		t.Error("took an event that nothing would take")
+		t.Error("the dry run accepted an event that the log would refuse")
 	}
 	s, err := r.Loader().Session(ctx, sub, 0)
 	if err != nil || len(s.Threads.Turns("main")) != 3 {
@@ -103,7 +103,7 @@ func TestDryRun(t *testing.T) {
 		t.Error(s, err)
 	}
 	if head, err := st.Head(ctx); err != nil || head != 1 {
-		t.Errorf("the log is at %v, %v", head, err)
+		t.Errorf("the head of the log is %v, error %v", head, err)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestKeyLaw(t *testing.T) {
 		path := string(rapid.SliceOf(rapid.SampledFrom([]byte("a=4Fx/\xff\xc3\xa9"))).Draw(t, "path"))
 		key := sessiondir.KeyOf(path)
 		if back := sessiondir.PathOf(key); back != path || strings.ToValidUTF8(key, "") != key {
-			t.Fatalf("%q became %q, and that %q", path, key, back)
+			t.Fatalf("the key of %q is %q, and its path %q", path, key, back)
 		}
 	})
 }
@@ -134,12 +134,12 @@ func TestSpelling(t *testing.T) {
 	for data, exact := range map[string]bool{"{}": true, "{ }\n": true, "\ufeff[1]\r\n": true, " {}": false, "{}\n\n": false, "{}\t": false} {
 		v, err := sessiondir.ReadJSON([]byte(data), 1)
 		if err != nil || v.Exact != exact || exact && string(sessiondir.SpellJSON(v.Raw, v.Format)) != data {
-			t.Errorf("%q: %+v, %v", data, v, err)
+			t.Errorf("%q is read as %+v, error %v", data, v, err)
 		}
 	}
 	for _, data := range []string{"", "null", "{", "\xff", strings.Repeat("[", 1000) + strings.Repeat("]", 1000)} {
 		if v, err := sessiondir.ReadJSON([]byte(data), 1); err == nil {
-			t.Errorf("%.20q: %+v", data, v)
+			t.Errorf("%.20q is read as %+v", data, v)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func TestChangedSince(t *testing.T) {
 		}
 		types, err := sessiondir.ChangedSince(ctx, st, sub, "urn:test")
 		if want := i != 1; err != nil || sessiondir.MovesThreads(types) != want {
-			t.Errorf("after %d: %v, %v", i, types, err)
+			t.Errorf("changes after %d: %v, error %v", i, types, err)
 		}
 	}
 }
@@ -186,6 +186,6 @@ func TestTree(t *testing.T) {
 		t.Error(at, err)
 	}
 	if _, err := tree.Open("../x"); err == nil {
-		t.Error("opened what is outside")
+		t.Error("a file outside of the tree was opened")
 	}
 }

@@ -42,7 +42,7 @@ func TestCanariesInFiles(t *testing.T) {
 			r.store(r.checkpoint("proceeding"))
 			layouttest.MustBeClean(t, mustImportBy(t, withKeys(t, olderKey), own, folder(t, r.files), layouts.ImportOptions{}))
 			if !hasCanary(fmt.Sprint(exportedBy(t, own, withKeys(t, olderKey)))) || !tells(t, own) {
-				t.Error("it is not found in a record or an export")
+				t.Error("the canary of a message is in no record or no export")
 			}
 			mustBeInFiles(t, st, dir)
 		})
@@ -66,7 +66,7 @@ func fillWithSecrets(t *testing.T, st *tally.Store, l perstackdir.Layout, files 
 	}
 	changed := layouttest.Change(files, aSetting, strings.Replace(files[aSetting], canary("n3"), canary("other"), 1))
 	if changed[aSetting] == files[aSetting] {
-		t.Fatal("nothing was changed")
+		t.Fatal("rotation sealed nothing again")
 	}
 	later := in(t, st, "later")
 	for _, tree := range []map[string]string{files, changed, files} {
@@ -90,7 +90,7 @@ func mustNotTell(t *testing.T, st *tally.Store, files map[string]string) {
 	misfit := func(old, with string) events.Raw {
 		text := strings.Replace(files[aSetting], old, with, 1)
 		if text == files[aSetting] {
-			t.Fatalf("there is no %s", old)
+			t.Fatalf("the text lacks %s", old)
 		}
 		return events.Raw(text)
 	}
@@ -101,7 +101,7 @@ func mustNotTell(t *testing.T, st *tally.Store, files map[string]string) {
 			text += fmt.Sprintf("%#v", e)
 		}
 		if hasCanary(text) {
-			t.Errorf("%s tells a secret: %.400s", what, text)
+			t.Errorf("%s shows a secret: %.400s", what, text)
 		}
 	}
 	for name, lines := range map[string]string{"no key": "", "the key": olderKey + newerKey, "a lost key": "three:" + olderKey[len("one:"):], "a wrong key": wrongKey, "half a key": olderKey[:40] + "\n"} {
@@ -115,7 +115,7 @@ func mustNotTell(t *testing.T, st *tally.Store, files map[string]string) {
 			"another job": misfit(`"jobId":"a"`, `"jobId":"`+canary("job")+`"`)} {
 			_, err := perstack.JobOf(in(t, st, "refused"), "a").SaveSettingRaw(ctx, raw)
 			if err == nil {
-				t.Errorf("%s, %s: it is stored", name, what)
+				t.Errorf("%s, %s: the invalid setting was stored", name, what)
 			}
 			if what != "another job" { // its error names the id
 				say(name+", "+what, err)
@@ -126,7 +126,7 @@ func mustNotTell(t *testing.T, st *tally.Store, files map[string]string) {
 			h := perstack.JobOf(own, "a")
 			s, err := h.Setting(ctx, "run-a")
 			if name == "the key" && (ns == "folder" || ns == "live") && (err != nil || !hasCanary(string(s.ProviderConfig))) {
-				t.Errorf("%s: with the key it is %s, %v", ns, s.ProviderConfig, err)
+				t.Errorf("%s: with the key the configuration is %s, error %v", ns, s.ProviderConfig, err)
 			}
 			if say(name+", setting of "+ns, err); err != nil {
 				say(name+", setting of "+ns, err, s)
@@ -141,7 +141,7 @@ func mustNotTell(t *testing.T, st *tally.Store, files map[string]string) {
 			out, r := layouttest.Exported(t, own, l)
 			say(name+", export of "+ns, nil, out, r)
 			if len(r.Problems) == 0 {
-				t.Errorf("%s: an export of %s has no problem", name, ns)
+				t.Errorf("%s: the export of %s reports no problem", name, ns)
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func mustHideInFiles(t *testing.T, st *tally.Store, dir string) {
 	views(t, st)
 	found, read := testkit.CanaryFiles(t, dir)
 	if len(found) > 0 || read < 10_000 {
-		t.Errorf("of %d bytes of files these have a secret: %v", read, found)
+		t.Errorf("of %d bytes of files, these have a secret: %v", read, found)
 	}
 }
 
@@ -191,7 +191,7 @@ func mustBeInFiles(t *testing.T, st *tally.Store, dir string) {
 		}
 		select {
 		case <-t.Context().Done():
-			t.Fatalf("it is in %v alone", found)
+			t.Fatalf("the canary is only in %v", found)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

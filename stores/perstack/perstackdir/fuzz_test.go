@@ -25,14 +25,14 @@ func mustSurvive(t *testing.T, files map[string]string) {
 	layouttest.MustBeClean(t, r)
 	layouttest.MustEqual(t, files, have)
 	if again := mustImport(t, st, dir); again.Events != 0 {
-		t.Errorf("a second import: %+v", again)
+		t.Errorf("the report of a second import is %+v", again)
 	}
 	layouttest.Exported(t, st, bare)
 }
 
 const anEvent = `{"type":"retry","id":"e","expertKey":"x","timestamp":1,"jobId":"a","runId":"r","stepNumber":2,"newMessages":[{"type":"userMessage","id":"m","contents":[{"type":"textPart","id":"p","text":"long enough to be taken out of it, since it is said again"}]}]}`
 
-// FuzzEvent: an event, twice under one name.
+// FuzzEvent imports an event, twice under one name.
 func FuzzEvent(f *testing.F) {
 	for _, data := range []string{"", "{}", anEvent, anEvent + "\n", anEvent[:50], strings.Replace(anEvent, `"timestamp":1`, `"timestamp":1.0`, 1), strings.Replace(anEvent, `"id":"e"`, `"id":"\ud83d"`, 1), " " + anEvent, strings.Replace(anEvent, "retry", "completeRun", 1)} {
 		f.Add([]byte(data), []byte(strings.Replace(data, `"id":"e"`, `"id":"f"`, 1)))
@@ -42,7 +42,7 @@ func FuzzEvent(f *testing.F) {
 	})
 }
 
-// FuzzEventName: an event under any name.
+// FuzzEventName imports an event under any name.
 func FuzzEventName(f *testing.F) {
 	for _, name := range []string{"event-1-2-retry.json", "event-1-2-retry.2.json", "event-1-2-retry.02.json", "event-NaN-2-retry.json", "event--1-2-retry.json", "event-1-2-.json", "event-1-2-a-b.c.json", "event-1-2-retry", "event-01-2-retry.json", "event-1-2-=2F.json", "event-99999999999999999999-1-x.json"} {
 		f.Add(name, "retry")
@@ -57,7 +57,7 @@ func FuzzEventName(f *testing.F) {
 	})
 }
 
-// FuzzCheckpoint: a checkpoint, and a similar one under another name.
+// FuzzCheckpoint imports a checkpoint, and a similar one under another name.
 func FuzzCheckpoint(f *testing.F) {
 	r := newRuntime("a").play(1, 80)
 	whole := r.files[pathOf(r.files, "checkpoints/cp8")]
@@ -69,7 +69,7 @@ func FuzzCheckpoint(f *testing.F) {
 	})
 }
 
-// FuzzSetting: a setting, and an editor's damaged copy of it.
+// FuzzSetting imports a setting, and an editor's damaged copy of it.
 func FuzzSetting(f *testing.F) {
 	r := newRuntime("a")
 	r.storeSetting([2]any{"proxyUrl", "http://user:" + canary("proxy") + "@host"})
@@ -82,7 +82,7 @@ func FuzzSetting(f *testing.F) {
 	})
 }
 
-// FuzzFolder: any name and content of a file of a job, and any name of its folder.
+// FuzzFolder imports any name and content of a file of a job, and any name of its folder.
 func FuzzFolder(f *testing.F) {
 	job := newRuntime("a").play(0, 0).files["jobs/a/job.json"]
 	for _, dir := range []string{"a", "A", "con", "a=2Fb", "x.", "\xff", "=41", "job", strings.Repeat("x", 220)} {

@@ -108,7 +108,7 @@ func TestImportWhileWritten(t *testing.T) {
 			once := openStore(t)
 			mustBeClean(t, once, folder(t, r.files))
 			if have, want := contents(t, st, "a"), contents(t, once, "a"); !slices.Equal(have, want) {
-				t.Errorf("%d of these, want %d: %q\n%q", len(have), len(want), have, want)
+				t.Errorf("got %d records, want %d: %q\n%q", len(have), len(want), have, want)
 			}
 		})
 	}
@@ -186,7 +186,7 @@ func TestChangedMeanwhile(t *testing.T) {
 					}
 					r := mustImport(t, m, dir)
 					if !m.Called {
-						t.Fatal("nobody came between")
+						t.Fatal("the change during the import was not made")
 					}
 					have, _ := layouttest.Exported(t, st, keyed(t))
 					return r, have, contents(t, st, "a")
@@ -194,7 +194,7 @@ func TestChangedMeanwhile(t *testing.T) {
 				want, wantTree, wantContents := outcome(true)
 				have, tree, haveContents := outcome(false)
 				if !slices.Equal(have.Refused, want.Refused) || have.Events != want.Events || !slices.Equal(haveContents, wantContents) {
-					t.Errorf("%+v, had it come first %+v", have, want)
+					t.Errorf("got %+v, want %+v as after a change before the import", have, want)
 				}
 				layouttest.MustEqual(t, wantTree, tree)
 			})
@@ -280,6 +280,6 @@ func TestSeveralJobs(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if have, _ := layouttest.Exported(t, st, keyed(t)); !strings.Contains(have["jobs/job-1/job.json"], "job-1") {
-		t.Error("it is gone from the store")
+		t.Error("the session is missing in the store")
 	}
 }

@@ -43,10 +43,10 @@ func TestHostileFolders(t *testing.T) {
 				}
 			}
 			if err != nil || len(list) != want {
-				t.Errorf("%d events, want %d; %v", len(list), want, err)
+				t.Errorf("got %d events, want %d; error %v", len(list), want, err)
 			}
 			if tree, err := perstack.JobOf(st, "a").Tree(t.Context()); err != nil || len(tree) != 1 {
-				t.Errorf("the runs are %v, %v", tree, err)
+				t.Errorf("the runs are %v, error %v", tree, err)
 			}
 		})
 	}
@@ -58,7 +58,7 @@ func TestHostileFolders(t *testing.T) {
 		}
 		list, err := perstack.GetEventContents(t.Context(), st, "a", "run-a")
 		if err != nil || len(list) != 1 || list[0].Type != typ {
-			t.Errorf("%d events, %v", len(list), err)
+			t.Errorf("got %d events, error %v", len(list), err)
 		}
 	})
 	t.Run("B9 steps are listed by their number", func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestHostileFolders(t *testing.T) {
 		mustBeClean(t, st, folder(t, layouttest.Change(base, append(pair(event("5-9-late", "x", "late", 5, 9)), pair(event("6-2-early", "y", "early", 6, 2))...)...)))
 		metas, err := perstack.GetEventsByRun(t.Context(), st, "a", "run-a")
 		if err != nil || !slices.IsSortedFunc(metas, func(a, b perstack.EventMeta) int { return int(a.StepNumber - b.StepNumber) }) || metas[len(metas)-1].Type != "late" {
-			t.Errorf("they are %v, %v", metas, err)
+			t.Errorf("the events are %v, error %v", metas, err)
 		}
 	})
 }

@@ -51,7 +51,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 		layouttest.MustEqual(t, files, exported(t, st))
 		if again := mustBeClean(t, st, dir); again.Events != 0 || again.Unchanged != 1 {
-			t.Errorf("a second import: %+v", again)
+			t.Errorf("the report of a second import is %+v", again)
 		}
 	})
 	t.Run("P-20 of several jobs, with members in any order and of any value, with their modes", func(t *testing.T) {
@@ -78,14 +78,14 @@ func TestRoundTrip(t *testing.T) {
 				a, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name)))
 				b, other := os.Stat(filepath.Join(out, filepath.FromSlash(name)))
 				if err != nil || other != nil || a.Mode() != b.Mode() {
-					t.Errorf("%s has mode %v, want %v: %v, %v", name, b.Mode(), a.Mode(), err, other)
+					t.Errorf("%s has mode %v, want %v; errors %v, %v", name, b.Mode(), a.Mode(), err, other)
 				}
 			}
 			for info, err := range st.Subjects(t.Context(), events.KindFile) {
-				t.Errorf("%v is kept whole: %v", info.Subject, err)
+				t.Errorf("the file %v was kept whole, want it rendered; error %v", info.Subject, err)
 			}
 			if again := mustBeClean(t, st, dir); again.Events != 0 {
-				t.Errorf("a second import: %+v", again)
+				t.Errorf("the report of a second import is %+v", again)
 			}
 		}
 	})

@@ -51,7 +51,7 @@ func TestUnits(t *testing.T) {
 			}
 		}
 		if shown := layouttest.CheckEntries(t, st, l, root); len(shown) != 2 {
-			t.Errorf("%d units", len(shown))
+			t.Errorf("got %d entries", len(shown))
 		}
 		layouttest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(7, 1)), 12)
 		layouttest.CheckEntries(t, st, l, root)

@@ -32,7 +32,7 @@ func mustComeBackOf(t *testing.T, st layouts.Target, files map[string]string) la
 	layouttest.MustBeClean(t, x)
 	layouttest.MustEqual(t, files, have)
 	if again := mustImport(t, st, dir); again.Events != 0 || len(again.Problems) != len(r.Problems) {
-		t.Errorf("a second import: %+v, want the problems %v", again, r.Problems)
+		t.Errorf("the report of a second import is %+v, want the problems %v", again, r.Problems)
 	}
 	return r
 }
@@ -112,7 +112,7 @@ func TestSpelledOtherwise(t *testing.T) {
 			st := openStore(t)
 			mustBeClean(t, st, folder(t, files))
 			if s := load(t, st, "a"); len(s.Ledger.Checkpoints) != 4 || s.Ledger.Run(events.RunRef{Kind: "expert", ID: "run-a"}).Progress != 9 || s.Ledger.Text("status") != "completed" {
-				t.Errorf("checkpoints %d, runs %+v, fields %s", len(s.Ledger.Checkpoints), s.Ledger.Runs[0], s.Ledger.Fields)
+				t.Errorf("got %d checkpoints, the run %+v and the fields %s", len(s.Ledger.Checkpoints), s.Ledger.Runs[0], s.Ledger.Fields)
 			}
 		})
 	}
@@ -141,7 +141,7 @@ func TestForeignFiles(t *testing.T) {
 	st := openStore(t)
 	mustBeClean(t, st, folder(t, files))
 	if n := len(load(t, st, "a").Ledger.Checkpoints); n != 4 {
-		t.Errorf("%d checkpoints, want those of checkpoints/ alone", n)
+		t.Errorf("got %d checkpoints, want only those of checkpoints/", n)
 	}
 }
 
@@ -170,13 +170,13 @@ func TestNames(t *testing.T) {
 				return
 			}
 			if !ok || sub.ID != "job/"+id {
-				t.Errorf("its folder is of %v, %v", sub, ok)
+				t.Errorf("the folder belongs to %v, %v", sub, ok)
 			}
 		})
 	}
 }
 
-// A directory is in place of a file, links lead elsewhere, and some files cannot be read: the others are imported.
+// If a directory is in place of a file, links lead elsewhere, or some files cannot be read, the others are imported.
 func TestNotFiles(t *testing.T) {
 	files := layouttest.Change(small("a").files, "jobs/a/job.json", "-", "jobs/a/job.json/inside", "x", "jobs/a/checkpoints/dir.json/y", "z")
 	r := mustComeBack(t, files)
@@ -235,7 +235,7 @@ func TestOneNameTwice(t *testing.T) {
 	}
 	layouttest.MustEqual(t, layouttest.Change(r.files, first, files[second]), exported(t, st))
 	if p := load(t, st, "a").Ledger.Runs[0].Progress; p != 4 {
-		t.Errorf("%d events are in the log, want both of the name", p)
+		t.Errorf("got %d events with the name, want both", p)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestWithoutJob(t *testing.T) {
 	}
 	for rec, err := range st.Read(t.Context(), events.Range{Subject: s.Subject}) {
 		if err != nil || rec.Type == events.TypeRunCreated {
-			t.Errorf("%v, %v: nobody said so", rec.Type, err)
+			t.Errorf("got a record of type %v, error %v, that no file has", rec.Type, err)
 		}
 	}
 }
@@ -268,14 +268,14 @@ func TestModes(t *testing.T) {
 	st, out := openStore(t), t.TempDir()
 	mustBeClean(t, st, dir)
 	if n := len(load(t, st, "a").Ledger.Formats); n != 2 {
-		t.Errorf("%d formats, want one for all and one for the other", n)
+		t.Errorf("got %d formats, want one for the restricted file and one for the others", n)
 	}
 	layouttest.MustExport(t, st, keyed(t), out, layouts.ExportOptions{})
 	for name := range small("a").files {
 		want, _ := os.Stat(filepath.Join(dir, name))
 		have, err := os.Stat(filepath.Join(out, name))
 		if err != nil || have.Mode() != want.Mode() {
-			t.Errorf("%s: %v, want %v; %v", name, have.Mode(), want.Mode(), err)
+			t.Errorf("%s: the mode is %v, want %v; error %v", name, have.Mode(), want.Mode(), err)
 		}
 	}
 	if again := mustBeClean(t, st, dir); again.Events != 0 {
@@ -351,12 +351,12 @@ func TestSniff(t *testing.T) {
 			t.Errorf("%s: %+v", c.path, r)
 		}
 		if _, ok := exported(t, st)["beside"]; ok != (c.jobs == 2) {
-			t.Errorf("%s: the file beside the jobs: %v", c.path, ok)
+			t.Errorf("%s: the file beside the jobs was imported: %v", c.path, ok)
 		}
 	}
 	for _, path := range []string{filepath.Join(root, "jobs", "a", "runs"), filepath.Join(root, "beside"), t.TempDir(), folder(t, map[string]string{"jobs/x/job.json": "{}"})} {
 		if bare.Sniff(path) {
-			t.Errorf("%s is taken for one", path)
+			t.Errorf("Sniff accepted %s", path)
 		}
 	}
 }
@@ -366,11 +366,11 @@ func TestDryRun(t *testing.T) {
 	st, dir := openStore(t), folder(t, layouttest.Change(small("a").files, "jobs/a/x", "y"))
 	dry := mustImportBy(t, keyed(t), st, dir, layouts.ImportOptions{DryRun: true})
 	if _, err := st.Loader().Session(t.Context(), events.Session(st.Name, "job/a"), 0); err == nil {
-		t.Error("it is there")
+		t.Error("the dry run created the session")
 	}
 	real := mustImport(t, st, dir)
 	if fmt.Sprint(dry.Events, dry.Files, dry.Problems) != fmt.Sprint(real.Events, real.Files, real.Problems) {
-		t.Errorf("dry %+v\nreal %+v", dry, real)
+		t.Errorf("the dry run reports\n%+v\nwant\n%+v", dry, real)
 	}
 }
 
@@ -400,13 +400,13 @@ func TestMemberTwice(t *testing.T) {
 			files := layouttest.Change(base, c.path, c.content)
 			r := mustComeBack(t, files)
 			if len(r.Problems) != 1 || r.Problems[0].File != c.path || !strings.Contains(r.Problems[0].Reason, "duplicate name") || !strings.Contains(r.Problems[0].Reason, c.member[strings.LastIndexByte(c.member, '.')+1:]) {
-				t.Errorf("%+v, want %s", r.Problems, c.member)
+				t.Errorf("the problems are %+v, want one of %s", r.Problems, c.member)
 			}
 			st := openStore(t)
 			mustImport(t, st, folder(t, files))
 			s := load(t, st, "a")
 			if is := c.path != job; (s.Ledger.Text("status") == "completed") != is || (c.path == checkpoint) != (len(s.Ledger.Checkpoints) == 3) {
-				t.Errorf("status %q, %d checkpoints", s.Ledger.Text("status"), len(s.Ledger.Checkpoints))
+				t.Errorf("got the status %q and %d checkpoints", s.Ledger.Text("status"), len(s.Ledger.Checkpoints))
 			}
 		})
 	}

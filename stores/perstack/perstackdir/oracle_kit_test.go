@@ -80,15 +80,15 @@ func TestOracle(t *testing.T) {
 			}
 			for _, r := range j.Runs {
 				if r.GetEventsByRun.Class.Value == nil || r.GetEventContents[0].MaxStep != nil || r.GetEventContents[1].MaxStep == nil {
-					t.Errorf("run %q of %q: %+v", r.RunID, j.JobID, r)
+					t.Errorf("run %q of job %q is %+v", r.RunID, j.JobID, r)
 				}
 			}
 		}
 		if kinds["json"] == 0 || kinds["schema"] == 0 || len(got.Jobs) < 14 || got.GetAllJobs.Value == nil || got.GetAllRuns.Value == nil {
-			t.Errorf("%d jobs, errors %v", len(got.Jobs), kinds)
+			t.Errorf("got %d jobs and the errors %v", len(got.Jobs), kinds)
 		}
 		if err := got.Missing.Checkpoints[0].DefaultRetrieveCheckpoint.Error; err == nil || err.Kind != "not-found" || got.Missing.RetrieveJob.Value != nil {
-			t.Errorf("what is not there: %+v", got.Missing)
+			t.Errorf("the results for a missing job are %+v", got.Missing)
 		}
 	})
 }

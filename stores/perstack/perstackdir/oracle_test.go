@@ -49,10 +49,10 @@ func TestOracleRoundTrip(t *testing.T) {
 			layouttest.MustExport(t, st, keyed(t), filepath.Join(out, "perstack"), layouts.ExportOptions{})
 			layouttest.MustEqual(t, files, layouttest.ReadTree(t, out))
 			if want, have := oracle(t, nil, "read", wrote), oracle(t, nil, "read", out); !bytes.Equal(want, have) {
-				t.Errorf("Node reads %d bytes of what came out, %d of what went in", len(have), len(want))
+				t.Errorf("Node's reading of the exported folder has %d bytes, of the imported one %d", len(have), len(want))
 			}
 			if again := mustImport(t, st, wrote); again.Events != 0 || len(again.Problems) != len(r.Problems) {
-				t.Errorf("a second import: %d events, %d problems, want %d", again.Events, len(again.Problems), len(r.Problems))
+				t.Errorf("a second import added %d events and reported %d problems, want %d", again.Events, len(again.Problems), len(r.Problems))
 			}
 			t.Logf("%d jobs, %d files, %d whole, %d problems", r.Sessions, len(files), r.Files.Whole, len(r.Problems))
 		})
@@ -80,7 +80,7 @@ func mustHideKeys(t *testing.T, st store, files map[string]string) {
 		}
 		for _, k := range key.FindAllString(string(rec.Data), -1) {
 			if keys[k] {
-				t.Errorf("%s %s holds a key", rec.Subject, rec.Type)
+				t.Errorf("record %s %s contains a key", rec.Subject, rec.Type)
 			}
 		}
 	}
@@ -143,11 +143,11 @@ func TestOracleReadsGo(t *testing.T) {
 	layouttest.MustExport(t, st, layout, filepath.Join(byGo, "perstack"), layouts.ExportOptions{})
 	layouttest.MustEqual(t, layouttest.ReadTree(t, byNode), layouttest.ReadTree(t, byGo))
 	if want, have := oracle(t, nil, "read", byNode), oracle(t, nil, "read", byGo); !bytes.Equal(want, have) {
-		t.Errorf("Node reads %d bytes of Go's folder, %d of its own", len(have), len(want))
+		t.Errorf("Node's reading of Go's folder has %d bytes, of its own %d", len(have), len(want))
 	}
 	r, err := layout.Import(t.Context(), st, byNode, layouts.ImportOptions{})
 	if err != nil || len(r.Problems) > 0 || r.Events != 0 {
-		t.Errorf("Node's folder is not what the store has: %+v, %v", r, err)
+		t.Errorf("Node's folder differs from the store: %+v, error %v", r, err)
 	}
 }
 

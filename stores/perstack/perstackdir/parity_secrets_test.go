@@ -44,12 +44,12 @@ func manySecrets(t *testing.T) map[string]string {
 		`"providerConfig":{"providerName":"anthropic","apiKey":"` + canary("provider") + `"}`: provider} {
 		name, _, _ := strings.Cut(old, ":")
 		if !strings.Contains(r.files[aSetting], old) {
-			t.Fatalf("no %s", old)
+			t.Fatalf("the setting lacks %s", old)
 		}
 		r.files[aSetting] = strings.Replace(r.files[aSetting], old, name+":"+js(with), 1)
 	}
 	if have := strings.Count(r.files[aSetting], "canary"); have < 40 {
-		t.Fatalf("there are %d canaries", have)
+		t.Fatalf("got %d canaries", have)
 	}
 	return r.play(1, 20).files
 }
@@ -60,7 +60,7 @@ func paritySecrets(t *testing.T, st *tally.Store) {
 	t.Run("P-21 P-35 of 40 secrets none is in a record, and the key brings them out", func(t *testing.T) {
 		own := in(t, st, "p35")
 		if r := mustBeClean(t, own, folder(t, files)); hasCanary(fmt.Sprint(r)) {
-			t.Errorf("the report has a secret: %v", r)
+			t.Errorf("the report contains a secret: %v", r)
 		}
 		layouttest.MustEqual(t, files, exported(t, own))
 		mustHideCanaries(t, under(own))
@@ -69,26 +69,26 @@ func paritySecrets(t *testing.T, st *tally.Store) {
 		own := in(t, st, "p35")
 		have, r := layouttest.Exported(t, own, bare)
 		if mustSay(t, r, aSetting, "placeholders"); hasCanary(fmt.Sprint(have, r)) {
-			t.Errorf("an export without the key has a secret: %v", r)
+			t.Errorf("an export without the key contains a secret: %v", r)
 		}
 		if !strings.Contains(have[aSetting], `"tally:secret:`) || len(have) != len(files) {
-			t.Errorf("it is %s", have[aSetting])
+			t.Errorf("the setting without the key is %s", have[aSetting])
 		}
 		t.Setenv(sealed.Variable, "")
 		h := perstack.JobOf(own, "a")
 		if _, err := h.Setting(t.Context(), "run-a"); !errors.Is(err, perstack.ErrNoKey) || hasCanary(err.Error()) {
-			t.Errorf("it is %v", err)
+			t.Errorf("read without the key: %v", err)
 		}
 		if list, err := h.Settings(t.Context()); err != nil || len(list) != 1 || hasCanary(js(list)) {
-			t.Errorf("the list is %+v, %v", list, err)
+			t.Errorf("the list is %+v, error %v", list, err)
 		}
 		err := perstack.StoreRunSetting(t.Context(), in(t, st, "p35-none"), parsed(t, files[aSetting]), nil, nil)
 		if !errors.Is(err, perstack.ErrNoKey) || hasCanary(err.Error()) {
-			t.Errorf("what cannot be sealed is %v", err)
+			t.Errorf("store a setting without a key: %v", err)
 		}
 		refused := mustImportBy(t, bare, in(t, st, "p35-none"), folder(t, files), layouts.ImportOptions{})
 		if mustSay(t, refused, aSetting, "there is no key"); hasCanary(fmt.Sprint(refused)) {
-			t.Errorf("the report has a secret: %v", refused)
+			t.Errorf("the report contains a secret: %v", refused)
 		}
 		mustHideCanaries(t, under(own))
 	})
@@ -103,27 +103,27 @@ func parityLeftOut(t *testing.T, st *tally.Store) {
 		for _, keys := range []string{os.Getenv(sealed.Variable), ""} { // a key does not help
 			t.Setenv(sealed.Variable, keys)
 			if s, err := h.Setting(t.Context(), "run-a"); !errors.Is(err, perstack.ErrNoSecrets) || errors.Is(err, tally.ErrNotFound) || !strings.Contains(err.Error(), "run-a") {
-				t.Errorf("it is %+v, %v", s, err)
+				t.Errorf("the setting is %+v, error %v", s, err)
 			}
 		}
 		if list, err := h.Settings(t.Context()); err != nil || len(list) != 1 || !strings.HasPrefix(list[0].PerstackAPIKey, "tally:secret:") {
-			t.Errorf("the list is %+v, %v", list, err)
+			t.Errorf("the list is %+v, error %v", list, err)
 		}
 		layouttest.MustBeClean(t, mustImportBy(t, withKeys(t, olderKey), own, dir, layouts.ImportOptions{}))
 		t.Setenv(sealed.Variable, "")
 		if _, err := h.Setting(t.Context(), "run-a"); !errors.Is(err, perstack.ErrNoKey) {
-			t.Errorf("without the key it is %v", err)
+			t.Errorf("read without the key: %v", err)
 		}
 		withKeys(t, olderKey)
 		mustOpen(t, own, "a")
 		if list, err := h.Settings(t.Context()); err != nil || len(list) != 1 || list[0].PerstackAPIKey != canary("api") {
-			t.Errorf("the list is %+v, %v", list, err)
+			t.Errorf("the list is %+v, error %v", list, err)
 		}
 		if err := own.Documents().Purge(t.Context(), sealed.Kind, secretOf(t, own, "run-a")); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := h.Setting(t.Context(), "run-a"); !errors.Is(err, perstack.ErrNoSecrets) {
-			t.Errorf("purged it is %+v, %v", s, err)
+			t.Errorf("after a purge the setting is %+v, error %v", s, err)
 		}
 	})
 }
@@ -137,7 +137,7 @@ func parsed(t *testing.T, text string) perstack.RunSetting {
 	return s
 }
 
-// Lines of key files: an older key, a newer one, and others with only their ids.
+// These are lines of key files: an older key, a newer one, and others with only their ids.
 var (
 	olderKey = "one:" + strings.Repeat("0123456789abcdef", 4) + "\n"
 	newerKey = "two:" + strings.Repeat("fedcba9876543210", 4) + "\n"
@@ -206,14 +206,14 @@ func parityKeys(t *testing.T, st *tally.Store) {
 	t.Run("P-36 with a key lost the runs are named that do not open, and the others open", func(t *testing.T) {
 		have, r := layouttest.Exported(t, own, withKeys(t, newerKey))
 		if mustSay(t, r, bSetting, `"one"`); have[aSetting] != files[aSetting] || hasCanary(have[bSetting]) {
-			t.Errorf("they are %s\n%s", have[aSetting], have[bSetting])
+			t.Errorf("the settings are %s\n%s", have[aSetting], have[bSetting])
 		}
 		layouttest.MustEqual(t, map[string]string{"jobs/c/runs/run-c/run-setting.json": stored}, exportedBy(t, live, withKeys(t, newerKey)))
 		mustOpen(t, own, "a")
 		mustOpen(t, live, "c")
 		var lost *sealed.UnknownKeyError
 		if _, err := perstack.JobOf(own, "b").Setting(t.Context(), "run-b"); !errors.As(err, &lost) || lost.ID != "one" || !strings.Contains(err.Error(), "run-b") {
-			t.Errorf("it is %v", err)
+			t.Errorf("read with the key lost: %v", err)
 		}
 	})
 	t.Run("P-36 a wrong key is an error, never garbage", func(t *testing.T) {
@@ -252,7 +252,7 @@ func secretOf(t *testing.T, st *tally.Store, run string) (id string) {
 		}
 	}
 	if id == "" {
-		t.Fatalf("nothing of %s is sealed", run)
+		t.Fatalf("run %s has no sealed document", run)
 	}
 	return id
 }

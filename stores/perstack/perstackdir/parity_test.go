@@ -61,7 +61,7 @@ func parityBytes(t *testing.T, st *tally.Store) {
 		}
 		list, err := perstack.GetEventContents(t.Context(), own, "a", r.run)
 		if err != nil || len(list) != len(r.files)-3+1 { // without job.json and two checkpoints
-			t.Errorf("%d events, %v", len(list), err)
+			t.Errorf("got %d events, error %v", len(list), err)
 		}
 	})
 	t.Run("P-30 foreign files, the documents' variant and half a file come out as they were", func(t *testing.T) {
@@ -75,7 +75,7 @@ func parityBytes(t *testing.T, st *tally.Store) {
 			t.Errorf("%+v", r)
 		}
 		if list, err := perstack.GetCheckpointsByJobID(t.Context(), own, "a"); err != nil || len(list) != 4 {
-			t.Errorf("%d checkpoints, want those of checkpoints/ alone; %v", len(list), err)
+			t.Errorf("got %d checkpoints, want only those of checkpoints/; error %v", len(list), err)
 		}
 	})
 	t.Run("P-29 the log takes what is new, not what the files repeat", func(t *testing.T) {
@@ -117,7 +117,7 @@ func mustStaySmall(t *testing.T, st store) *original {
 		distinct += len(js(m))
 	}
 	if most := distinct*3/2 + len(r.files)<<10; log < distinct || log > most {
-		t.Errorf("the log has %d bytes of %d of messages in %d files, want at most %d", log, distinct, len(r.files), most)
+		t.Errorf("the log has %d bytes for %d bytes of messages in %d files, want at most %d", log, distinct, len(r.files), most)
 	}
 	return r
 }
@@ -135,18 +135,18 @@ func parityWithoutJob(t *testing.T, st *tally.Store) {
 		jobs, err := perstack.GetAllJobs(ctx, own)
 		settings, err2 := perstack.GetAllRuns(ctx, own)
 		if _, err3 := perstack.RetrieveJob(ctx, own, "a"); errors.Join(err, err2) != nil || len(jobs)+len(settings) > 0 || !errors.Is(err3, tally.ErrNotFound) {
-			t.Errorf("what has no file is listed: %v, %v; %v, %v, %v", jobs, settings, err, err2, err3)
+			t.Errorf("a missing job or setting is listed: %v, %v; errors %v, %v, %v", jobs, settings, err, err2, err3)
 		}
 		last, err := h.MostRecentCheckpoint(ctx)
 		if err != nil || last.StepNumber != 3 || last.Status.Job() != perstack.JobCompleted {
-			t.Errorf("the last checkpoint is %+v, %v", last, err)
+			t.Errorf("the last checkpoint is %+v, error %v", last, err)
 		}
 		runs, err := h.Runs(ctx)
 		if err != nil || len(runs) != 1 || runs[0].ID != r.run || runs[0].Steps != 3 || runs[0].Checkpoints != 4 || runs[0].HasSetting || runs[0].ExpertKey != "e" {
-			t.Errorf("the runs are %+v, %v", runs, err)
+			t.Errorf("the runs are %+v, error %v", runs, err)
 		}
 		if totals, err := h.Totals(ctx); err != nil || totals.Steps != 3 || totals.Usage.TotalTokens != 3*11 {
-			t.Errorf("the totals are %+v, %v", totals, err)
+			t.Errorf("the totals are %+v, error %v", totals, err)
 		}
 		mustListByCheckpoints(t, own)
 	})
@@ -161,14 +161,14 @@ func mustMakeNothingUp(t *testing.T, st *tally.Store, job string) {
 		}
 		switch p := projector.Decode(rec).Payload.(type) {
 		case *events.RunCreated, *events.RunAnnotated:
-			t.Errorf("%s: nobody said so", rec.Type)
+			t.Errorf("got a record of type %s that no file has", rec.Type)
 		case *events.SessionCreated:
 			if p.Raw != nil {
-				t.Errorf("a job was made up: %s", p.Raw)
+				t.Errorf("the import made up a job: %s", p.Raw)
 			}
 		case *events.SessionUpdated:
 			if _, says := p.Set.Get("status"); says || p.Raw != nil {
-				t.Errorf("a job was made up: %s", rec.Data)
+				t.Errorf("the import made up a job: %s", rec.Data)
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func mustListByCheckpoints(t *testing.T, st *tally.Store) {
 	defer r.Close()
 	list, _, err := r.Jobs(t.Context(), catalog.JobQuery{Namespace: st.Namespace()})
 	if err != nil || len(list) != 1 || list[0].Stored || list[0].Status != "" || list[0].Reached != "completed" || list[0].Steps != 3 || list[0].Runs != 1 {
-		t.Errorf("the list of jobs is %+v, %v", list, err)
+		t.Errorf("the list of jobs is %+v, error %v", list, err)
 	}
 }
 
@@ -225,12 +225,12 @@ func parityGrown(t *testing.T, st *tally.Store) {
 		}
 		mustBeClean(t, own, dir)
 		if again := mustBeClean(t, own, dir); again.Events != 0 {
-			t.Errorf("once more: %+v", again)
+			t.Errorf("the report of a further import is %+v", again)
 		}
 		layouttest.MustEqual(t, r.files, exported(t, own))
 		mustBeClean(t, once, folder(t, r.files))
 		if have, want := contents(t, under(own), "a"), contents(t, under(once), "a"); !slices.Equal(have, want) {
-			t.Errorf("%d of these, want %d: %q\n%q", len(have), len(want), have, want)
+			t.Errorf("got %d records, want %d: %q\n%q", len(have), len(want), have, want)
 		}
 	})
 }
@@ -261,7 +261,7 @@ func parityNode(t *testing.T, st *tally.Store) {
 			}
 		}
 		if now, err := own.Log.Head(ctx); err != nil || now != head {
-			t.Errorf("a file alone is in the log: %v, %v", now, err)
+			t.Errorf("FileOnly wrote to the log: %v, error %v", now, err)
 		}
 		read := oracleReads(t, root)
 		mustRead(t, read.GetAllJobs, "id", "young", "old")
@@ -272,7 +272,7 @@ func parityNode(t *testing.T, st *tally.Store) {
 		}
 		points, err := perstack.GetCheckpointsByJobID(ctx, own, "young")
 		if err != nil || len(points) != 13 {
-			t.Fatalf("%d checkpoints, %v", len(points), err)
+			t.Fatalf("got %d checkpoints, error %v", len(points), err)
 		}
 		var ids []string
 		for _, c := range points {
@@ -281,7 +281,7 @@ func parityNode(t *testing.T, st *tally.Store) {
 		mustRead(t, read.Jobs[at].GetCheckpointsByJobID, "id", ids...)
 		list, err := perstack.GetEventContents(ctx, own, "young", young.run)
 		if err != nil || len(list) != 12*3+2 {
-			t.Fatalf("%d events, %v", len(list), err)
+			t.Fatalf("got %d events, error %v", len(list), err)
 		}
 		ids = nil
 		for _, e := range list {

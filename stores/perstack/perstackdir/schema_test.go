@@ -108,23 +108,23 @@ func TestCheckpointsAsTheOriginal(t *testing.T) {
 		_, err := perstack.JobOf(st, "a").SaveCheckpointRaw(t.Context(), events.Raw(text))
 		invalid, is := errors.AsType[*events.InvalidError](err)
 		if node := c.DefaultRetrieveCheckpoint.Error; is != (node != nil) || err != nil && (!is || !strings.HasPrefix(invalid.Field, "checkpoint.")) {
-			t.Errorf("%s: it is %v, and in Node %+v", names[c.CheckpointID], err, node)
+			t.Errorf("%s: stored with error %v, but Node returns %+v", names[c.CheckpointID], err, node)
 		}
 		refused["jobs/a/checkpoints/"+c.CheckpointID+".json"] = is
 	}
 	if names := oddCheckpoints(); names["textPart in a toolMessage"] == "" || len(names) < 90 {
-		t.Errorf("only %d checkpoints were tried", len(names))
+		t.Errorf("tried only %d checkpoints", len(names))
 	}
 	r := mustComeBack(t, files)
 	for _, p := range r.Problems {
 		if !refused[p.File] {
-			t.Errorf("%s is a problem, and is read: %v", p.File, p)
+			t.Errorf("%s is reported as unreadable, but Node reads it: %v", p.File, p)
 		}
 		delete(refused, p.File)
 	}
 	for name, is := range refused {
 		if is {
-			t.Errorf("%s is refused, and no problem of the import", name)
+			t.Errorf("%s is refused by a store, but the import does not report it", name)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func mustHideCanaries(t *testing.T, st store) {
 			t.Fatal(err)
 		}
 		if text := string(rec.Data) + fmt.Sprint(rec.Extensions); hasCanary(text) {
-			t.Errorf("%s %s holds a secret: %.600s", rec.Subject, rec.Type, text)
+			t.Errorf("record %s %s contains a secret: %.600s", rec.Subject, rec.Type, text)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func TestSecrets(t *testing.T) {
 		}
 		for path, data := range have {
 			if hasCanary(data) {
-				t.Errorf("%s: %s has a secret", name, path)
+				t.Errorf("%s: the file %s contains a secret", name, path)
 			}
 		}
 		if want := strings.Count(files[aSetting], "canary"); strings.Count(have[aSetting], `"tally:secret:`) != want || len(have) != len(files) {
@@ -97,15 +97,15 @@ func TestNoSecrets(t *testing.T) {
 		mustSay(t, r, aSetting, "3 secrets left out")
 		for _, path := range []string{"/providerConfig/apiKey", "/perstackApiKey", "/env/TOKEN"} {
 			if !strings.Contains(r.Problems[0].Reason, path) {
-				t.Errorf("%s is not named: %v", path, r.Problems)
+				t.Errorf("the problems do not name %s: %v", path, r.Problems)
 			}
 		}
 		if i == 1 && r.Events != 0 {
-			t.Errorf("again: %+v", r)
+			t.Errorf("the report of a second import is %+v", r)
 		}
 	}
 	for info, err := range st.Subjects(t.Context(), sealed.Kind) {
-		t.Errorf("%v is there, %v", info.Subject, err)
+		t.Errorf("the subject %v exists, error %v", info.Subject, err)
 	}
 	have, r := layouttest.Exported(t, st, keyed(t))
 	if mustSay(t, r, aSetting, "placeholders"); hasCanary(have[aSetting]) {
@@ -136,11 +136,11 @@ func TestPrivateFiles(t *testing.T) {
 			mustHideCanaries(t, st)
 			have, r := layouttest.Exported(t, st, bare)
 			if len(r.Problems) == 0 {
-				t.Error("an export without the key has no problem")
+				t.Error("an export without the key reports no problem")
 			}
 			for path, data := range have {
 				if hasCanary(data) {
-					t.Errorf("%s has a secret", path)
+					t.Errorf("the file %s contains a secret", path)
 				}
 			}
 			for _, o := range []layouts.ImportOptions{{}, {NoSecrets: true}} {
@@ -151,7 +151,7 @@ func TestPrivateFiles(t *testing.T) {
 				}
 				mustHideCanaries(t, st)
 				if again := mustImportBy(t, bare, st, dir, o); again.Events != 0 {
-					t.Errorf("again: %+v", again)
+					t.Errorf("the report of a second import is %+v", again)
 				}
 			}
 		})
@@ -172,7 +172,7 @@ func TestSettingAgain(t *testing.T) {
 		{`"model":"gpt"`, `"model":"claude"`},
 	} {
 		if !strings.Contains(r.files[aSetting], c.old) {
-			t.Fatalf("no %s in %s", c.old, r.files[aSetting])
+			t.Fatalf("%s is missing in %s", c.old, r.files[aSetting])
 		}
 		r.files[aSetting] = strings.Replace(r.files[aSetting], c.old, c.with, 1)
 		layouttest.WriteTree(t, dir, 0o644, r.files)
@@ -180,7 +180,7 @@ func TestSettingAgain(t *testing.T) {
 		mustHideCanaries(t, st)
 		layouttest.MustEqual(t, r.files, exported(t, st))
 		if again := mustBeClean(t, st, dir); again.Events != 0 {
-			t.Errorf("%s: again: %+v", c.with, again)
+			t.Errorf("%s: the report of a second import is %+v", c.with, again)
 		}
 	}
 	run := load(t, st, "a").Ledger.Run(events.RunRef{Kind: "expert", ID: "run-a"})
@@ -198,9 +198,9 @@ func TestBadKeys(t *testing.T) {
 	l := perstackdir.Layout{Keys: func() (*sealed.Ring, error) { return sealed.ReadFile(name) }}
 	st := openStore(t)
 	if _, err := l.Import(t.Context(), st, folder(t, small("a").files), layouts.ImportOptions{}); err == nil {
-		t.Error("imported with a file of keys that others may read")
+		t.Error("a key file that others may read was accepted")
 	}
 	if head, _ := st.Head(t.Context()); head != 0 {
-		t.Errorf("the log has %d records", head)
+		t.Errorf("the log has %d records, want none", head)
 	}
 }

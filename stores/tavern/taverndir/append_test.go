@@ -32,7 +32,7 @@ func TestAppendedFiles(t *testing.T) {
 				before = after[name]
 				write(t, dir, map[string]string{name: before})
 				if r := imported(t, st, dir, layouts.ImportOptions{}); len(r.Refused) > 0 {
-					t.Fatalf("what comes out is refused: %+v", r)
+					t.Fatalf("the import of the export was refused: %+v", r)
 				}
 			}
 		})

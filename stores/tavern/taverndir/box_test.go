@@ -56,7 +56,7 @@ func TestBoxes(t *testing.T) {
 		t.Errorf("the meta is %s", s.Threads["inbox"].Turns[0].Meta)
 	}
 	if r := imported(t, again, dir, layouts.ImportOptions{}); r.Events != 0 || r.Unchanged != 2 {
-		t.Errorf("again: %+v", r)
+		t.Errorf("the report of a second import is %+v", r)
 	}
 
 	// An additional file in the folder becomes a turn in the store. A different file at a turn's position is refused. A
@@ -65,11 +65,11 @@ func TestBoxes(t *testing.T) {
 	write(t, dir, more)
 	write(t, dir, map[string]string{"inbox/kettle/hello.md": "---\nto: kettle\n---\nhi"})
 	if r := imported(t, again, dir, layouts.ImportOptions{}); r.Events != 2 || len(r.Notes) != 1 {
-		t.Errorf("one more: %+v", r)
+		t.Errorf("the report with an additional file is %+v", r)
 	}
 	write(t, dir, map[string]string{"queues/build/items/000000000001-i1.json": `{"id":"i1","turn":"z"}` + "\n"})
 	if r := imported(t, again, dir, layouts.ImportOptions{}); r.Events != 0 || len(r.Refused) != 1 || !strings.Contains(r.Problems[0].Reason, "turn 1") {
-		t.Errorf("another one: %+v", r)
+		t.Errorf("the report with a different file is %+v", r)
 	}
 }
 
@@ -88,11 +88,11 @@ func TestForeignHead(t *testing.T) {
 		t.Errorf("%+v", s.Ledger)
 	}
 	if _, set := need(st.Session("inbox/kettle").Load(t.Context(), "")).Ledger.Fields.Get("cursors"); set {
-		t.Error("it has been seen")
+		t.Error("the foreign head moved the cursor")
 	}
 }
 
-// Any message: its file has all of it, in another store too.
+// The file of any message has all of it, in another store too.
 func TestLetterLaw(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		text := func(label string) string {
@@ -152,10 +152,10 @@ func TestTextOfItems(t *testing.T) {
 				t.Fatal(err)
 			}
 			if isText := utf8.ValidString(body) && !json.Valid([]byte(body)); isText != (said.Text != nil) || isText && *said.Text != body || isText && said.Bytes != nil {
-				t.Errorf("%q is %s", body, files[name])
+				t.Errorf("the file of the body %q is %s", body, files[name])
 			}
 			if i := need(tavern.QueueOf(again, "q").Get(t.Context(), fmt.Sprint("i", n))); string(i.Body) != body {
-				t.Errorf("%q came back as %q", body, i.Body)
+				t.Errorf("the body %q was imported as %q", body, i.Body)
 			}
 		}
 		if want := `{"id":"i1","meta":{"id":"i1"},"text":"make all\n"}` + "\n"; files["queues/q/items/000000000002-i1.json"] != want {
@@ -170,11 +170,11 @@ func TestTextOfItems(t *testing.T) {
 				continue
 			}
 			if i := need(tavern.QueueOf(before, "q").Get(t.Context(), fmt.Sprint("i", n))); string(i.Body) != body {
-				t.Errorf("%q of an older file came back as %q", body, i.Body)
+				t.Errorf("the body %q of an older file was imported as %q", body, i.Body)
 			}
 		}
 		if r := imported(t, before, folder(t, ".tavern", old), layouts.ImportOptions{}); r.Events != 0 {
-			t.Errorf("again: %+v", r)
+			t.Errorf("the report of a second import is %+v", r)
 		}
 	})
 }

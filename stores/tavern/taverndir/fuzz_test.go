@@ -6,7 +6,8 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// Any contents of the files of messages, items and heads: an import neither panics nor loses a byte, and a repeated
+// With any contents of the files of messages, items and heads, an import neither panics nor loses a byte, and a
+// repeated import adds nothing.
 // import adds nothing.
 func FuzzBox(f *testing.F) {
 	f.Add("---\nfrom: user\nid: m1\nto: kettle\ntype: t\nthread: \"b: c\"\nreply_to: m0\n---\n\nDoes it\nboil?", `{"id":"i1","meta":{"priority":3},"turn":"x"}`+"\n", `{"seen":1}`+"\n", `{"title":"B","settings":{"lease":"2m"}}`)
@@ -23,7 +24,7 @@ func FuzzBox(f *testing.F) {
 		imported(t, st, dir, layouts.ImportOptions{})
 		wantFiles(t, st, files)
 		if again := imported(t, st, dir, layouts.ImportOptions{}); again.Events != 0 {
-			t.Errorf("again: %+v", again)
+			t.Errorf("the report of a second import is %+v", again)
 		}
 	})
 }

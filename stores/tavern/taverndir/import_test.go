@@ -68,7 +68,7 @@ func TestImport(t *testing.T) {
 		wantFiles(t, other, files, hidden...)
 		a, b := need(tavern.AgentOf(st, id1).Info(t.Context())), need(tavern.AgentOf(other, id1).Info(t.Context()))
 		if a.State != b.State || a.Name != b.Name || !slices.Equal(a.Commitments, b.Commitments) || len(a.Log) != len(b.Log) {
-			t.Errorf("%+v and %+v", a, b)
+			t.Errorf("the agents are %+v and %+v", a, b)
 		}
 	})
 	t.Run("D-12 the agents are there", func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestImport(t *testing.T) {
 			bad = append(bad, p.File+":"+string(rune('0'+p.Line)))
 		}
 		if want := []string{"agents/odd/agent.md:0", "servitors/fix/sessions.jsonl:2", "servitors/fix/sessions.jsonl:4"}; !slices.Equal(bad, want) {
-			t.Errorf("problems are %q", bad)
+			t.Errorf("the problems are %q", bad)
 		}
 	})
 	t.Run("D-32 what is logged since stands behind what was there", func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestImport(t *testing.T) {
 		files["servitors/fix/sessions.jsonl"] += "\n" + more
 		wantFiles(t, st, files, hidden...)
 		if r := imported(t, st, dir, layouts.ImportOptions{}); r.Events != 0 || len(r.Refused) != 0 {
-			t.Errorf("the older folder: %+v", r)
+			t.Errorf("the report of the older folder is %+v", r)
 		}
 	})
 	t.Run("documents have the bytes and the ids of their files", func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestFlat(t *testing.T) {
 			t.Errorf("%q", have)
 		}
 		if _, err := taverndir.List(filepath.Join(dir, "spec.md")); err == nil {
-			t.Error("a file is no folder")
+			t.Error("Sniff accepted a file")
 		}
 	})
 	t.Run("D-08 a folder of documents goes in and comes out", func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestFlat(t *testing.T) {
 		plain := folder(t, "store", map[string]string{"spec.md": "---\ntitle: x\n---\n"})
 		_, err := (taverndir.Layout{}).Import(t.Context(), openStore(t), plain, layouts.ImportOptions{})
 		if !errors.Is(err, layouts.ErrUnknownLayout) || (taverndir.Layout{}).Sniff(plain) || !(taverndir.Layout{Flat: true}).Sniff(plain) {
-			t.Errorf("it is %v", err)
+			t.Errorf("got the error %v", err)
 		}
 		st := openStore(t)
 		need((taverndir.Layout{Flat: true}).Import(t.Context(), st, plain, layouts.ImportOptions{}))
@@ -240,7 +240,7 @@ func FuzzImport(f *testing.F) {
 		imported(t, st, dir, layouts.ImportOptions{})
 		wantFiles(t, st, files)
 		if again := imported(t, st, dir, layouts.ImportOptions{}); again.Events != 0 {
-			t.Errorf("again: %+v", again)
+			t.Errorf("the report of a second import is %+v", again)
 		}
 	})
 }
@@ -257,6 +257,6 @@ func TestOdd(t *testing.T) {
 	}
 	wantFiles(t, st, map[string]string{"docs/a.md": "1"})
 	if _, err := (taverndir.Layout{Flat: true}).Import(t.Context(), st, filepath.Join(dir, "none"), layouts.ImportOptions{}); err == nil {
-		t.Error("a folder that is not there")
+		t.Error("the import of a missing folder succeeded")
 	}
 }

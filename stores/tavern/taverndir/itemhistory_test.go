@@ -155,7 +155,7 @@ func TestB42(t *testing.T) {
 				wantFiles(t, clone, files)
 				for _, old := range []map[string]string{files, older(before, files)} {
 					if r := imported(t, clone, folder(t, ".tavern", old), layouts.ImportOptions{}); r.Events != 0 || len(r.Problems)+len(r.Notes) > 0 {
-						t.Fatalf("once more: %+v", r)
+						t.Fatalf("the report of a second import is %+v", r)
 					}
 				}
 				before = files
@@ -187,7 +187,7 @@ func TestB42(t *testing.T) {
 		_, fenced := errors.AsType[*tally.FencedError](here.Finish(ctx, []byte(`"late"`)))
 		one, two := need(other.Get(ctx, "one")), need(other.Get(ctx, "two"))
 		if !fenced || one.State != tavern.ItemDone || string(one.History[1].Result) != `"done there"` {
-			t.Errorf("fenced %v, %+v", fenced, one)
+			t.Errorf("fenced %v, the item is %+v", fenced, one)
 		}
 		if two.State != tavern.ItemDone || string(two.History[0].Result) != `"done here"` {
 			t.Errorf("%+v", two)
@@ -246,7 +246,7 @@ func TestB42(t *testing.T) {
 			before = files
 			list, _, err := tavern.InboxOf(clone, tavern.User).List(ctx, tavern.Page{})
 			if err != nil || len(list) != n+1 || need(tavern.InboxOf(clone, tavern.User).Cursor(ctx)) < list[n].Offset {
-				t.Errorf("after %d: %d messages, %v", n, len(list), err)
+				t.Errorf("after %d: got %d messages, error %v", n, len(list), err)
 			}
 		}
 	})

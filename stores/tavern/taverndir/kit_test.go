@@ -70,12 +70,12 @@ func wantFiles(t testing.TB, st *tally.Store, want map[string]string, but ...str
 	have, r := layouttest.Exported(t, st, taverndir.Layout{})
 	for name, content := range want {
 		if have[name] != content {
-			t.Errorf("%s is %q, not %q", name, have[name], content)
+			t.Errorf("the file %s is %q, want %q", name, have[name], content)
 		}
 	}
 	for name := range have {
 		if _, ok := want[name]; !ok {
-			t.Errorf("%s comes out: %q", name, have[name])
+			t.Errorf("got the unexpected file %s: %q", name, have[name])
 		}
 	}
 	if len(r.Problems) > 0 {

@@ -67,7 +67,7 @@ func TestUnits(t *testing.T) {
 		dirs := make(map[string]events.Subject)
 		for entry, u := range shown {
 			if other, ok := dirs[strings.ToLower(u.At)]; ok && entry.IsSession() {
-				rt.Errorf("%s and %s are at %s", entry, other, u.At)
+				rt.Errorf("%s and %s have the same path %s", entry, other, u.At)
 			}
 			dirs[strings.ToLower(u.At)] = entry
 		}
@@ -102,7 +102,7 @@ func TestHiddenPlaces(t *testing.T) {
 	l := need((taverndir.Layout{}).Select(nil, "all"))
 	for entry, u := range layouttest.Entries(t, st, l, live) {
 		if u.At != "docs/plain.md" {
-			t.Errorf("%s is at %s", entry, u.At)
+			t.Errorf("the path of %s is %s", entry, u.At)
 		}
 	}
 }

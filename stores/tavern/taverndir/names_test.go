@@ -49,15 +49,15 @@ func checkNames(t *testing.T, rt rapid.TB, ids map[string]string) {
 	}
 	files, r := layouttest.Exported(t, st, taverndir.Layout{})
 	if len(r.Problems) > 0 || len(files) != len(ids) {
-		rt.Fatalf("%d files of %d documents, %+v", len(files), len(ids), r.Problems)
+		rt.Fatalf("got %d files of %d documents, problems %+v", len(files), len(ids), r.Problems)
 	}
 	system := map[string]bool{} // names as on a system that distinguishes few names
 	for name := range files {
 		if !strings.HasPrefix(name, "docs/") || strings.Contains(name, "/.") || strings.Contains(name, "//") {
-			rt.Fatalf("the name %q", name)
+			rt.Fatalf("the name %q is hidden or invalid", name)
 		}
 		if plain := strings.ToLower(strings.ReplaceAll(name, "e\u0301", "é")); system[plain] {
-			rt.Fatalf("%q is there twice in %q", plain, files)
+			rt.Fatalf("the name %q occurs twice in %q", plain, files)
 		} else {
 			system[plain] = true
 		}
@@ -71,7 +71,7 @@ func checkNames(t *testing.T, rt rapid.TB, ids map[string]string) {
 	}
 	again := openStore(t)
 	if r := imported(t, again, folder(t, ".tavern", files), layouts.ImportOptions{}); len(r.Problems) > 0 {
-		rt.Fatalf("%+v of %q", r.Problems, files)
+		rt.Fatalf("the problems are %+v, the files %q", r.Problems, files)
 	}
 	for id := range ids {
 		if doc, err := again.Documents().Read(t.Context(), "doc", id); err != nil || string(doc.Data) != id {

@@ -46,7 +46,7 @@ func TestOddWords(t *testing.T) {
 				r := imported(t, st, dir, layouts.ImportOptions{})
 				said := append(r.Problems, r.Notes...)
 				if len(said) != 1 || said[0].File != c.name || !strings.Contains(said[0].Reason, c.reason) {
-					t.Errorf("%+v, want %s", said, c.reason)
+					t.Errorf("the problems are %+v, want %s", said, c.reason)
 				}
 				wantFiles(t, st, files)
 			}
@@ -56,7 +56,7 @@ func TestOddWords(t *testing.T) {
 		st, dir := openStore(t), folder(t, ".tavern", map[string]string{"agents/kettle/agent.md": node(id1, "Kettle", "napping")})
 		imported(t, st, dir, layouts.ImportOptions{})
 		if a, err := tavern.AgentOf(st, id1).Info(t.Context()); err == nil {
-			t.Errorf("it is an agent: %+v", a)
+			t.Errorf("the invalid file became the agent %+v", a)
 		}
 		files := map[string]string{"agents/kettle/agent.md": node(id1, "Kettle", "waiting")}
 		write(t, dir, files)
@@ -64,7 +64,7 @@ func TestOddWords(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		if a := need(tavern.AgentOf(st, id1).Info(t.Context())); a.State != tavern.AgentWaiting {
-			t.Errorf("it is %+v", a)
+			t.Errorf("the agent is %+v", a)
 		}
 		wantFiles(t, st, files)
 	})

@@ -50,14 +50,14 @@ func TestSelect(t *testing.T) {
 		for p, entry := range paths {
 			entry.Namespace = st.Namespace()
 			if _, ok, err := l.EntryAt(ctx, st, live, p); err != nil || ok != has[p] {
-				t.Errorf("%v of layer %q: there is an entry at %s: %v, %v, want %v", want.kinds, want.layer, p, ok, err, has[p])
+				t.Errorf("%v of layer %q: an entry at %s: %v, error %v, want %v", want.kinds, want.layer, p, ok, err, has[p])
 			}
 			if entry.ID == "" {
 				continue
 			}
 			at, err := l.Location(ctx, st, live, entry)
 			if gone := errors.Is(err, projector.ErrNotFound); gone == has[p] || err != nil && !gone {
-				t.Errorf("%v of layer %q: %v is at %v, %v", want.kinds, want.layer, entry, at, err)
+				t.Errorf("%v of layer %q: the path of %v is %v, error %v", want.kinds, want.layer, entry, at, err)
 			}
 		}
 	}

@@ -59,10 +59,10 @@ func TestBetween(t *testing.T) {
 			t.Fatalf("%s\n%s\n%+v", chat.Append(nil, have), chat.Append(nil, to), c)
 		}
 		if c.Nothing() != chat.Equal(from, to) {
-			t.Fatalf("nothing: %v", c.Nothing())
+			t.Fatalf("Nothing() = %v", c.Nothing())
 		}
 		if have := made(from, chat.Replace(from, to)); !chat.Equal(have, to) {
-			t.Fatal("as a replacement it is another")
+			t.Fatal("the replacement has another result than the change")
 		}
 		if p := c.Payload("main", nil, "save"); p != nil && p.Validate() != nil {
 			t.Fatalf("%+v: %v", p, p.Validate())
@@ -117,7 +117,7 @@ func TestOldShapes(t *testing.T) {
 		}
 		file := `{"version":1,"messages":[` + old + `],"pinned":[false]}`
 		if _, err := chat.Parse([]byte(file)); err == nil {
-			t.Errorf("%s is of today", old)
+			t.Errorf("%s was accepted as a message of the current form", old)
 		}
 		if s, isOld, err := chat.ParseAny([]byte(file)); err != nil || !isOld || string(s.Messages[0]) != want {
 			t.Errorf("%s: %v, %v", file, isOld, err)

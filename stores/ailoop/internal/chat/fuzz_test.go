@@ -24,7 +24,7 @@ func FuzzSnapshot(f *testing.F) {
 		s, old, err := chat.ParseAny(data)
 		today, strict := chat.Parse(data)
 		if (strict == nil) != (err == nil && !old) || strict == nil && !chat.Equal(s, today) {
-			t.Fatalf("today's reader %+v, %v; the one of all shapes %+v, %v, %v", today, strict, s, old, err)
+			t.Fatalf("the reader of the current form: %+v, %v; the reader of all forms: %+v, %v, %v", today, strict, s, old, err)
 		}
 		if err != nil {
 			return
@@ -33,10 +33,10 @@ func FuzzSnapshot(f *testing.F) {
 		for _, written := range [][]byte{chat.Append(nil, s), pretty} {
 			back, err := chat.Parse(written)
 			if err != nil || !chat.Equal(s, back) || len(back.Pinned) != len(s.Messages) {
-				t.Fatalf("written as %s: read as %+v, %v", written, back, err)
+				t.Fatalf("the written form %s parses to %+v, %v", written, back, err)
 			}
 			if again := chat.AppendPretty(nil, back); !bytes.Equal(again, pretty) {
-				t.Errorf("written again as\n%s, want\n%s", again, pretty)
+				t.Errorf("the second written form is\n%s, want\n%s", again, pretty)
 			}
 		}
 	})

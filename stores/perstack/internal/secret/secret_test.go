@@ -60,7 +60,7 @@ func withCanaries(text string) (events.Raw, []string) {
 func TestCanaries(t *testing.T) {
 	raw, canaries := withCanaries(setting)
 	if len(canaries) < 40 {
-		t.Fatalf("%d canaries", len(canaries))
+		t.Fatalf("got %d canaries", len(canaries))
 	}
 	without, values, suspects, err := Take(raw)
 	if err != nil {
@@ -70,17 +70,17 @@ func TestCanaries(t *testing.T) {
 	for _, canary := range canaries {
 		if strings.Contains(string(without), canary) {
 			i := strings.Index(string(without), canary)
-			t.Errorf("%s is still there: %s", canary, without[max(i-60, 0):i+20])
+			t.Errorf("the setting still has %s: %s", canary, without[max(i-60, 0):i+20])
 		}
 		if !strings.Contains(packed, canary) {
-			t.Errorf("%s is lost", canary)
+			t.Errorf("the taken values lack %s", canary)
 		}
 		if strings.Contains(fmt.Sprintf("%v %+v %#v %x", values, suspects, values[0], values), canary) {
 			t.Errorf("%s is printed", canary)
 		}
 	}
 	if len(suspects) > 0 {
-		t.Errorf("suspects: %q", suspects)
+		t.Errorf("the suspects are %q", suspects)
 	}
 	if got, err := Put(without, values); err != nil || string(got) != string(raw) {
 		t.Errorf("%s, %v", got, err)
@@ -91,12 +91,12 @@ func TestCanaries(t *testing.T) {
 		`"command": "npx"`, `"EMPTY": ""`,
 		`"requiredEnv": ["GITHUB_TOKEN"]`, `"delegates": ["token"]`, `["npx", "tally:secret:`, `"text": "hello"`, `"verbose": true`} {
 		if !strings.Contains(string(without), kept) {
-			t.Errorf("%s was taken", kept)
+			t.Errorf("Take removed %s", kept)
 		}
 	}
 }
 
-// The paths of secrets, in order. Values that only look unusual stay.
+// Take returns the paths of secrets in order, and keeps values that only look unusual.
 func TestTake(t *testing.T) {
 	for name, c := range map[string]struct{ raw, without, paths, suspects string }{
 		"nothing":     {`{"model":"m"}`, `{"model":"m"}`, "", ""},
@@ -134,7 +134,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// Names of secrets, at any position and in any spelling, and names of harmless values.
+// Names of secrets are recognised at any position and in any spelling, names of harmless values are not.
 func TestNames(t *testing.T) {
 	taken := func(format string, names ...string) map[string]bool {
 		result := make(map[string]bool)
@@ -152,25 +152,25 @@ func TestNames(t *testing.T) {
 		"secretKey", "privateKey", "private_key", "accessToken", "Token", "clientSecret", "password", "passwd", "passphrase", "credential", "Authorization",
 		"bearer", "Set-Cookie", "connectionString") {
 		if !is {
-			t.Errorf("what is below %q stays", name)
+			t.Errorf("Take kept the values below %q", name)
 		}
 	}
 	for name, is := range taken(`{"x":{"%s":["https://example.com/?q=red"]}}`, "url", "urls", "uri", "uris", "endpoint", "proxy", "webhook", "dsn",
 		"perstackApiBaseUrl", "server_url") {
 		if !is {
-			t.Errorf("an address with a query stays in %q", name)
+			t.Errorf("Take kept an address with a query in %q", name)
 		}
 	}
 	for name, is := range taken(`{"providerConfig":{"x":{"%s":"red"}}}`, "apiVersion", "deploymentName", "location", "model", "project", "providerName",
 		"region", "resourceName", "type", "api_version") {
 		if is {
-			t.Errorf("a provider's %q is taken", name)
+			t.Errorf("Take removed a provider's %q", name)
 		}
 	}
 	for name, is := range taken(`{"%s":"red","experts":{"token":{"skills":{"env":{"tools":{"password":{"description":"red"}}}}}}}`, "model", "expertKey",
 		"key", "maxTokens", "text", "authors", "keyboard") {
 		if is {
-			t.Errorf("%q is taken, or what the user called so", name)
+			t.Errorf("Take removed %q, or a member that the user named like a secret", name)
 		}
 	}
 }
@@ -227,7 +227,7 @@ func TestLooksLikeKey(t *testing.T) {
 		"0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0", "Q7f2kL9xPz3mR8vT1nW6", "use Q7f2kL9xPz3mR8vT1nW6, please",
 	} {
 		if !looksLikeKey(text) {
-			t.Errorf("%q is not seen as a key", text)
+			t.Errorf("LooksLikeKey(%q) = false, want true", text)
 		}
 	}
 	for _, text := range []string{
@@ -241,7 +241,7 @@ func TestLooksLikeKey(t *testing.T) {
 		"Enter your password: it is never stored anywhere.", "0123456789012345678901234567890123456789",
 	} {
 		if looksLikeKey(text) {
-			t.Errorf("%q is seen as a key", text)
+			t.Errorf("LooksLikeKey(%q) = true, want false", text)
 		}
 	}
 }
@@ -292,16 +292,16 @@ func law(raw events.Raw) error {
 	}
 	got, err := Put(without, packed)
 	if err != nil || string(got) != string(raw) {
-		return fmt.Errorf("%s\nis, by way of\n%s\nnow\n%s, %w", raw, without, got, err)
+		return fmt.Errorf("%s\nwithout secrets\n%s\nwas restored as\n%s, error %w", raw, without, got, err)
 	}
-	// No further secret is left: only placeholders, each once.
+	// No further secret is left: the text has only placeholders, each once.
 	again, placeholders, same, err := Take(without)
 	if err != nil || string(again) != string(without) || len(placeholders) != len(values) || !slices.Equal(same, suspects) {
-		return fmt.Errorf("%s\nis taken from again\n%s, %q, %q, %w", without, again, suspects, same, err)
+		return fmt.Errorf("a second Take changed %s\nto\n%s, taken %q, suspects %q, error %w", without, again, suspects, same, err)
 	}
 	for i, v := range placeholders {
 		if string(v.raw) != string(placeholder(i+1)) {
-			return fmt.Errorf("%s is left at %s", v.raw, v.Path)
+			return fmt.Errorf("the secret %s is left at %s", v.raw, v.Path)
 		}
 	}
 	return nil
@@ -315,7 +315,7 @@ func TestLaw(t *testing.T) {
 	})
 }
 
-// With any value below the positions of secrets, no word of it is left.
+// No word of a value below the position of a secret is left, whatever the value.
 func TestNothingIsLeft(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		canary := rapid.StringMatching(`[a-z]{3} canary [a-z]{3}`).Draw(t, "canary")
@@ -342,7 +342,7 @@ func FuzzTake(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if rawjson.Check(raw) != nil {
 			if _, _, _, err := Take(raw); err == nil {
-				t.Fatal("what is not JSON is taken from")
+				t.Fatal("Take accepted invalid JSON")
 			}
 			return
 		}
@@ -362,7 +362,7 @@ func FuzzPut(f *testing.F) {
 			return
 		}
 		if got, err := Put(raw, values); err == nil && rawjson.Check(got) != nil {
-			t.Fatalf("%s is not JSON", got)
+			t.Fatalf("Put returned invalid JSON: %s", got)
 		}
 	})
 }

@@ -64,9 +64,9 @@ func TestSchema(t *testing.T) {
 		err := parsers[c.what](text)
 		switch invalid, ok := err.(*events.InvalidError); {
 		case c.field == "" && err != nil, c.field != "" && (!ok || invalid.Field != c.field):
-			t.Errorf("%s\nis %v, want an error of %q", text, err, c.field)
+			t.Errorf("%s\ngot the error %v, want one of %q", text, err, c.field)
 		case err != nil && strings.Contains(err.Error(), "sk-"):
-			t.Errorf("an error says a secret: %v", err)
+			t.Errorf("the error contains a secret: %v", err)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func TestJobFields(t *testing.T) {
 		}
 		have, _ := j.Fields().Get("status")
 		if seen[string(have)] {
-			t.Errorf("%s is %s, like another one", status, have)
+			t.Errorf("the statuses %s and another one are both %s", status, have)
 		}
 		seen[string(have)] = true
 	}
@@ -140,14 +140,14 @@ func TestTokens(t *testing.T) {
 	}
 	e.Type = "callTools"
 	if _, _, ok := e.Cost(""); ok {
-		t.Error("an event inside a step costs what the step does")
+		t.Error("an event inside a step has the cost of the step")
 	}
 }
 
 // Both parsers of event file names agree with the original's.
 func TestEventNames(t *testing.T) {
 	if name := shape.EventName(17, 2, "callTools"); name != "event-17-2-callTools" {
-		t.Errorf("the name is %s", name)
+		t.Errorf("the file name is %s", name)
 	}
 	for name, want := range map[string]struct {
 		loose, strict string
@@ -174,7 +174,7 @@ func TestPlain(t *testing.T) {
 	raw := events.Raw(`{"a":1.0,"b":1.0,"c":{"d":2e3, "e":0.5,"f":"1.0"},"g":-0,"h":1e30}`)
 	have, err := shape.Plain(raw, "a", "c", "g", "h")
 	if want := `{"a":1,"b":1.0,"c":{"d":2000, "e":0.5,"f":"1.0"},"g":0,"h":1e30}`; err != nil || string(have) != want {
-		t.Errorf("%v: it is %s, want %s", err, have, want)
+		t.Errorf("%v: got %s, want %s", err, have, want)
 	}
 }
 
@@ -191,10 +191,10 @@ func TestSettingFile(t *testing.T) {
 			t.Errorf("%v: the setting is\n%s, want\n%s", err, have, want)
 		}
 		if again, err := shape.SettingFile(have, touched); err != nil || string(again) != want {
-			t.Errorf("%v: written once more it is %s", err, again)
+			t.Errorf("%v: the setting written a second time is %s", err, again)
 		}
 		if have, err = shape.SettingFile(events.Raw(raw), ""); err != nil || string(have) != raw {
-			t.Errorf("%v: untouched it is %s", err, have)
+			t.Errorf("%v: the setting without a change is %s", err, have)
 		}
 	}
 }
@@ -208,7 +208,7 @@ func TestDelegatedBy(t *testing.T) {
 		}
 	}
 	if _, ok := shape.DelegatedBy(events.Raw(jobText)); ok {
-		t.Error("a job is delegated")
+		t.Error("DelegatedBy accepted a job")
 	}
 }
 

@@ -31,7 +31,7 @@ func (s *session) store(t interface{ Fatalf(string, ...any) }, own, text string)
 	}
 	for _, e := range split.New {
 		if e.Thread != own && e.Thread != share.ResultsOf(own) {
-			t.Fatalf("a turn goes to thread %q", e.Thread)
+			t.Fatalf("got a turn of thread %q", e.Thread)
 		}
 		s.threads[e.Thread] = append(s.threads[e.Thread], e.Turn)
 		s.known.Add(e.Thread, e.Turn)
@@ -42,12 +42,12 @@ func (s *session) store(t interface{ Fatalf(string, ...any) }, own, text string)
 	}
 	whole, err := split.Lists.Fill(split.Raw, events.MaxValue, func(p events.Piece) ([]events.Raw, error) {
 		if p.To > len(s.threads[p.Thread]) {
-			t.Fatalf("%+v of a thread of %d turns", p, len(s.threads[p.Thread]))
+			t.Fatalf("the piece %+v is outside of the thread's %d turns", p, len(s.threads[p.Thread]))
 		}
 		return s.threads[p.Thread][p.From:p.To], nil
 	})
 	if err != nil || string(whole) != text {
-		t.Fatalf("%v: put together it is\n%s, want\n%s", err, whole, text)
+		t.Fatalf("%v: the restored value is\n%s, want\n%s", err, whole, text)
 	}
 	return split
 }
@@ -122,11 +122,11 @@ func TestStays(t *testing.T) {
 	} {
 		var s session
 		if split := s.store(t, "run/a", text); split.Lists != nil || len(split.New) > 0 || string(split.Raw) != text {
-			t.Errorf("%s is split into %s and %v", text, split.Raw, split.Lists)
+			t.Errorf("%s was split into %s and %v, want no split", text, split.Raw, split.Lists)
 		}
 	}
 	if _, err := new(share.Messages).Split("a", events.Raw(`{"messages":[}`)); err == nil {
-		t.Error("what is no JSON is split")
+		t.Error("invalid JSON was split")
 	}
 }
 
@@ -135,7 +135,7 @@ func TestRefusedListIsForgotten(t *testing.T) {
 	var s session
 	split := s.store(t, "run/a", `{"newMessages":[{"id":"short"}],"step":{"newMessages":[{"id":"short"}]}}`)
 	if len(split.New) != 0 {
-		t.Errorf("%d turns are appended for two lists that stay", len(split.New))
+		t.Errorf("got %d turns for two lists that stay, want none", len(split.New))
 	}
 }
 
@@ -169,7 +169,7 @@ func TestSplitLaw(t *testing.T) {
 			split := s.store(t, own, "{"+strings.Join(members, ",")+"}")
 			for pointer := range split.Lists {
 				if !slices.Contains([]string{"/messages", "/newMessage", "/newMessages", "/toolResults"}, pointer) {
-					t.Fatalf("lists %v", split.Lists)
+					t.Fatalf("the lists are %v", split.Lists)
 				}
 			}
 		}
@@ -197,7 +197,7 @@ func FuzzSplit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if rawjson.Check(raw) != nil {
 			if _, err := new(share.Messages).Split("run/a", raw); err == nil {
-				t.Fatal("what is no JSON is split")
+				t.Fatal("invalid JSON was split")
 			}
 			return
 		}

@@ -50,7 +50,7 @@ func TestInstanceIsTheLedgers(t *testing.T) {
 	})
 }
 
-// Statuses of steps, by hand.
+// Steps returns the status of each step; the cases are written by hand.
 func TestSteps(t *testing.T) {
 	w, err := flow.Parse([]byte(release))
 	if err != nil {

@@ -44,7 +44,7 @@ func TestParse(t *testing.T) {
 		t.Error(diff)
 	}
 	if got.Title != "Release" || got.Initial != "build" || got.State("ship") != &got.States[3] || got.State("x") != nil {
-		t.Errorf("it is %+v", got)
+		t.Errorf("the machine is %+v", got)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestRefusals(t *testing.T) {
 			_, err := flow.Parse([]byte(x.data))
 			e, ok := errors.AsType[*events.InvalidError](err)
 			if !ok || !strings.HasPrefix(e.Field, x.field) || !strings.HasSuffix(x.field, "/") && e.Field != x.field || !strings.Contains(e.Reason, x.reason) {
-				t.Errorf("have %v, want %s: %s", err, x.field, x.reason)
+				t.Errorf("got %v, want %s: %s", err, x.field, x.reason)
 			}
 		})
 	}
@@ -127,11 +127,11 @@ func ring(n int, last string) []byte {
 func TestLarge(t *testing.T) {
 	began := time.Now()
 	if w, err := flow.Parse(ring(100_000, "z")); err != nil || len(w.States) != 100_001 || len(w.Reachable("s0")) != 100_000 {
-		t.Errorf("a chain: %v", err)
+		t.Errorf("parse a chain of states: %v", err)
 	}
 	_, err := flow.Parse(ring(100_000, "s1"))
 	if err == nil || !strings.Contains(err.Error(), "data/states/z: line 100000: nothing leads here from \"s0\"") {
-		t.Errorf("a ring: %v", err)
+		t.Errorf("parse a ring of states: %v", err)
 	}
 	var wide strings.Builder // each state leads to many
 	for i := range 1000 {
@@ -142,10 +142,10 @@ func TestLarge(t *testing.T) {
 		wide.WriteString("]}")
 	}
 	if _, err := flow.Parse([]byte(`{"initial":"s0","states":{"z":{"end":true}` + wide.String() + "}}")); err != nil {
-		t.Errorf("a mesh: %v", err)
+		t.Errorf("parse a mesh of states: %v", err)
 	}
 	if took := time.Since(began); took > 10*time.Second { // quadratic would take minutes
-		t.Errorf("it took %v", took)
+		t.Errorf("parsing took %v", took)
 	}
 }
 
@@ -181,7 +181,7 @@ func FuzzParse(f *testing.F) {
 			ends := s.End
 			for to := range w.Reachable(s.Name) {
 				if w.State(to) == nil {
-					t.Fatalf("%q leads to %q, which is not there", s.Name, to)
+					t.Fatalf("%q leads to the unknown state %q", s.Name, to)
 				}
 				ends = ends || w.State(to).End
 			}

@@ -135,26 +135,26 @@ func setLaw(t interface{ Fatalf(string, ...any) }, text []byte, key, value strin
 	}
 	v := frontmatter.Read(after)
 	if got, ok := v.Get(key); !ok || got != value {
-		t.Fatalf("%q: %q is %q in %q", text, key, got, after)
+		t.Fatalf("%q: the key %q is %q in %q", text, key, got, after)
 	}
 	if !bytes.Equal(after[v.Body():], text[before.Body():]) && before.Has() {
-		t.Fatalf("%q: another body in %q", text, after)
+		t.Fatalf("%q: the body differs in %q", text, after)
 	}
 	if !before.Has() && !bytes.HasSuffix(after, text[before.Body():]) {
-		t.Fatalf("%q: lost in %q", text, after)
+		t.Fatalf("%q: text is lost in %q", text, after)
 	}
 	if n := len(text) - len(old.Raw); len(after) < n {
-		t.Fatalf("%q: shorter than what stays, %q", text, after)
+		t.Fatalf("%q: the result %q is shorter than the text that stays", text, after)
 	}
 	for _, f := range before.Fields() {
 		if got, _ := v.Get(f.Key); f.Key != key {
 			if want, _ := before.Get(f.Key); got != want {
-				t.Fatalf("%q: %q is %q, not %q, in %q", text, f.Key, got, want, after)
+				t.Fatalf("%q: the key %q is %q, want %q, in %q", text, f.Key, got, want, after)
 			}
 		}
 	}
 	if again, err := v.Set(key, value); err != nil || !bytes.Equal(again, after) {
-		t.Fatalf("%q: set twice: %q, %v", text, again, err)
+		t.Fatalf("%q: a second Set returned %q, error %v", text, again, err)
 	}
 }
 
@@ -199,6 +199,6 @@ func setLarge(t *testing.T, text []byte) {
 		t.Fatal(err)
 	}
 	if d := frontmatter.Parse(after); d.Fields["key99999"] != "new" {
-		t.Errorf("%d keys", len(d.Fields))
+		t.Errorf("got %d keys", len(d.Fields))
 	}
 }

@@ -80,7 +80,7 @@ func TestParse(t *testing.T) {
 		ids := map[string]bool{}
 		for i, c := range have.Commitments {
 			if again := parsed(t, original).Commitments[i].ID; c.ID != again || len(c.ID) != 36 || ids[c.ID] {
-				t.Errorf("id %q, and then %q", c.ID, again)
+				t.Errorf("the commitment has the id %q, and after another parse %q", c.ID, again)
 			}
 			ids[c.ID] = true
 		}
@@ -129,7 +129,7 @@ func TestParseErrors(t *testing.T) {
 		t.Run("D-13 without "+field, func(t *testing.T) {
 			_, err := nodefile.Parse([]byte(text))
 			if e, ok := errors.AsType[*nodefile.Error](err); !ok || e.Field != field {
-				t.Errorf("it is %v", err)
+				t.Errorf("got the error %v", err)
 			}
 		})
 	}
@@ -315,7 +315,7 @@ func TestEditLaw(t *testing.T) {
 				for _, word := range frame {
 					_, after, ok := strings.Cut(rest, word)
 					if framed && !ok {
-						t.Fatalf("%q is gone or moved in %q", word, text)
+						t.Fatalf("the word %q is missing or moved in %q", word, text)
 					}
 					rest = after
 				}
@@ -371,7 +371,7 @@ func FuzzEdit(f *testing.F) {
 			return
 		}
 		if same, err := nodefile.Edit(text, n); err != nil || !bytes.Equal(same, text) {
-			t.Fatalf("no change changes %q to %q, %v", text, same, err)
+			t.Fatalf("an empty change turned %q into %q, error %v", text, same, err)
 		}
 		n.State = state
 		n.Commitments = append(n.Commitments, nodefile.Commitment{ID: "n", Description: description, Status: "failed", Failure: failure})
@@ -381,7 +381,7 @@ func FuzzEdit(f *testing.F) {
 		}
 		again, err := nodefile.Parse(out)
 		if err != nil || again.State != state || len(again.Commitments) != len(n.Commitments) {
-			t.Fatalf("%q is read as %+v, %v", out, again, err)
+			t.Fatalf("%q is read as %+v, error %v", out, again, err)
 		}
 	})
 }
@@ -398,9 +398,9 @@ func TestLarge(t *testing.T) {
 	n := parsed(t, b.String())
 	n.State, n.Commitments[9999].Status = "working", "passed"
 	if again := parsed(t, edited(t, b.String(), n)); again.Commitments[9999].Status != "passed" {
-		t.Error("it is not edited")
+		t.Error("the file was not edited")
 	}
 	if took := time.Since(begun); took > 10*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("the edit took %v", took)
 	}
 }
