@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// What real agents wrote goes in in one go, again without an event, and comes back byte for
-// byte at the same names.
+// Recorded files of real agents are imported at once, a second import adds no event, and an export returns them byte
+// for byte with the same names.
 func TestRecordedAgentsComeBack(t *testing.T) {
 	t.Parallel()
 	agents := func(name string) string { return testkit.Data(t, "agents", name) }
@@ -37,7 +37,7 @@ func TestRecordedAgentsComeBack(t *testing.T) {
 					t.Fatal(err)
 				}
 				if report.Sessions == 0 || report.Events > 0 != wantEvents || len(report.Problems) > 0 || n == 0 && (report.Added != report.Sessions || report.Lines == 0) || n == 1 && report.Unchanged != report.Sessions {
-					t.Errorf("import %d: %+v", n+1, report)
+					t.Errorf("import %d: got %+v", n+1, report)
 				}
 			}
 			output(t, nil, store, "tally", "export", "--all", "--format", home.format, "-C", out)
@@ -56,7 +56,7 @@ func TestRecordedAgentsComeBack(t *testing.T) {
 					return err
 				}
 				if got, err := os.ReadFile(filepath.Join(out, name)); err != nil || string(got) != string(want) {
-					t.Errorf("%s does not come back: %d bytes of %d, %v", name, len(got), len(want), err)
+					t.Errorf("%s: got %d bytes, want %d, %v", name, len(got), len(want), err)
 				}
 				return nil
 			})
@@ -73,7 +73,7 @@ func TestRecordedAgentsComeBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			if given == 0 || back != given {
-				t.Errorf("%d files came back of %d", back, given)
+				t.Errorf("got %d exported files, want %d", back, given)
 			}
 		})
 	}

@@ -20,14 +20,13 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// acked are the events that were acknowledged, by id.
+// acked are the acknowledged events, by id.
 type acked struct {
 	sync.Map
 	n atomic.Int64
 }
 
-// produce64 has 64 producers append to a store that another process serves, until they
-// are stopped.
+// produce64 starts 64 producers that append to a store that another process serves, until they are stopped.
 func produce64(t *testing.T, store string) (a *acked, stop func()) {
 	t.Helper()
 	at, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: store})
@@ -57,13 +56,13 @@ func produce64(t *testing.T, store string) (a *acked, stop func()) {
 	return a, func() { cancel(); done.Wait(); at.Close() }
 }
 
-// await waits until so many more are acknowledged.
+// await waits until a number of further events are acknowledged.
 func (a *acked) await(t *testing.T, more int64) {
 	t.Helper()
 	want, giveUp := a.n.Load()+more, time.Now().Add(within)
 	for a.n.Load() < want {
 		if time.Now().After(giveUp) {
-			t.Fatalf("%d are acknowledged, want %d", a.n.Load(), want)
+			t.Fatalf("got %d acknowledged events, want %d", a.n.Load(), want)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -91,8 +90,8 @@ func mustBackup(t *testing.T, store, dir string) (b backupLine) {
 	return b
 }
 
-// A store is copied twice while 64 producers append through its owner. Each copy has all events acknowledged before it,
-// and verifies. The second copies only new data.
+// A store is copied twice while 64 producers append through its owner. Each copy has all events that were acknowledged
+// before it, and verifies. The second copies only new data.
 func TestBackupWhileManyAppend(t *testing.T) {
 	testkit.OnlyFull(t, "it takes a store of many records")
 	root := t.TempDir()
@@ -112,14 +111,14 @@ func TestBackupWhileManyAppend(t *testing.T) {
 	first, second := backups[0], backups[1]
 	const small = 10_000 // the mark, the watermark, descriptions of streams
 	if first.NewBytes != first.Bytes {
-		t.Errorf("of the first, %d of %d bytes are new", first.NewBytes, first.Bytes)
+		t.Errorf("the first backup: got %d new bytes of %d", first.NewBytes, first.Bytes)
 	}
-	// Between them one or two indexes of segments come, and the index of no stream changes.
+	// Between the backups one or two indexes of segments appear, and the index of no stream changes.
 	if grown := second.Bytes - first.Bytes; second.NewBytes > grown+small || grown <= 0 {
-		t.Errorf("of the second, which is %d bytes larger, %d bytes are new", grown, second.NewBytes)
+		t.Errorf("the second backup, %d bytes larger: got %d new bytes", grown, second.NewBytes)
 	}
 	if n := cmdutil.DiskUse(filepath.Join(dir, "objects")); n != first.NewBytes+second.NewBytes {
-		t.Errorf("the folder has %d bytes, want %d and %d", n, first.NewBytes, second.NewBytes)
+		t.Errorf("the folder: got %d bytes, want %d and %d", n, first.NewBytes, second.NewBytes)
 	}
 	output(t, nil, store, "tally", "backup", "--verify", dir)
 	for i, b := range backups {
@@ -132,18 +131,18 @@ func TestBackupWhileManyAppend(t *testing.T) {
 			n++
 		}
 		if n != int(b.Durable) || len(found) != n {
-			t.Errorf("backup %d has %d records, %d ids, want %v", i, n, len(found), b.Durable)
+			t.Errorf("backup %d: got %d records, %d ids, want %v", i, n, len(found), b.Durable)
 		}
 		for id, at := range before[i] {
 			if found[id] != at {
-				t.Fatalf("backup %d: %s was acknowledged at %v before it began, and is at %v", i, id, at, found[id])
+				t.Fatalf("backup %d: %s was acknowledged at %v before the backup: got %v", i, id, at, found[id])
 			}
 		}
 		output(t, nil, copied, "tally", "verify")
 	}
 }
 
-// A backup by a process that is killed at any moment does not count and is in nobody's way: the next one is complete,
+// A backup by a process that is killed at any moment does not count and blocks no other: the next backup is complete,
 // and so is an earlier one of the killed process.
 func TestKillBackup(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")
@@ -160,7 +159,7 @@ func TestKillBackup(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(20+20*i) * time.Millisecond) // where it is by then does not matter
+		time.Sleep(time.Duration(20+20*i) * time.Millisecond) // at any point of the backup
 		c.Process.Kill()
 		if c.Wait() != nil {
 			kills++
@@ -174,10 +173,10 @@ func TestKillBackup(t *testing.T) {
 	copied := filepath.Join(root, "copied")
 	var r struct{ Head events.Offset }
 	if err := json.Unmarshal([]byte(output(t, nil, copied, "tally", "restore", dir, "-o", "json")), &r); err != nil || r.Head != last.Durable || r.Head != 5*900 {
-		t.Errorf("restored up to %v, want %v (%v)", r.Head, last.Durable, err)
+		t.Errorf("restore: got head %v, want %v (%v)", r.Head, last.Durable, err)
 	}
 	output(t, nil, copied, "tally", "verify")
 	if _, err := os.Lstat(filepath.Join(copied, "owner.json")); !errors.Is(err, os.ErrNotExist) {
-		t.Error("the copy says that somebody owns it")
+		t.Error("the copy has an owner file")
 	}
 }

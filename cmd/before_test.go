@@ -24,16 +24,16 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// An oldStore is a store of made-up data with its snapshots and views, and what the program of
-// its time said of it. Nothing of it is ever edited.
+// An oldStore is a store of made-up data with its snapshots and views, and the answers of the program that wrote it.
+// Nobody edits its files.
 type oldStore struct {
 	folder  string
-	says    map[string]string // the commands whose output was kept, by the name of its file
+	says    map[string]string // commands whose output was kept, by the name of its file
 	folds   []string          // sessions whose fold was kept
 	formats []string          // layouts whose files were kept
 }
 
-// before is of the time of fold version 3 and catalog version 2.
+// before is a store of fold version 3 and catalog version 2.
 var before = oldStore{
 	folder: "testdata/before",
 	says: map[string]string{
@@ -62,27 +62,27 @@ var allKinds = oldStore{
 
 var sayBefore = flag.Bool("before", false, "write what this build says of the stores of before: only for a new store")
 
-// A store of before opens, folds and exports as it did then.
+// A store of an earlier version opens, folds and exports as it did then.
 func TestStoreOfBefore(t *testing.T) { before.check(t) }
 
-// So does a store that has every kind of record.
+// A store with every kind of record opens, folds and exports as it did then.
 func TestStoreOfAllKinds(t *testing.T) { allKinds.check(t) }
 
 func (o oldStore) check(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	mustUnpack(t, filepath.Join(o.folder, "store.tar.gz"), store)
-	for _, folder := range []string{"kept", "anew"} { // with the snapshots and views that are there, and without
+	for _, folder := range []string{"kept", "anew"} { // with its snapshots and views, and without
 		t.Run(folder, func(t *testing.T) {
 			for i, name := range slices.Sorted(maps.Keys(o.says)) {
 				if !testkit.Full() && (folder == "kept" && i%2 > 0 || folder == "anew" && i%4 > 0) {
-					continue // everybody's tests ask for every second answer, and again for every fourth
+					continue // the default tier asks for every second answer, and for every fourth without snapshots
 				}
 				o.mustSay(t, name, []byte(output(t, nil, store, "tally", strings.Split(o.says[name], " ")...)))
 			}
 			o.mustSay(t, "folds", foldsOf(t, store, o.folds))
 			o.mustExport(t, store)
 			if out := output(t, nil, store, "tally", "verify", "-o", "json"); !strings.Contains(out, `"findings": []`) {
-				t.Errorf("verify finds %s", out)
+				t.Errorf("verify: got %s", out)
 			}
 		})
 		for _, name := range []string{"snapshots", "views.db", "search.db", "work.db"} {
@@ -93,8 +93,7 @@ func (o oldStore) check(t *testing.T) {
 	}
 }
 
-// mustSay compares an answer with the one that was kept. Objects may have more members by now;
-// text that is not JSON must be the same.
+// mustSay compares an answer with the kept one. Objects may have more members; text that is not JSON must be the same.
 func (o oldStore) mustSay(t *testing.T, name string, out []byte) {
 	t.Helper()
 	file := filepath.Join(o.folder, name+".json")
@@ -109,7 +108,7 @@ func (o oldStore) mustSay(t *testing.T, name string, out []byte) {
 	}
 	if !json.Valid(want[:max(bytes.IndexByte(want, '\n'), 0)]) && !json.Valid(want) {
 		if !bytes.Equal(want, out) {
-			t.Errorf("%s: %q, was %q", name, out, want)
+			t.Errorf("%s: got %q, want %q", name, out, want)
 		}
 		return
 	}
@@ -118,7 +117,7 @@ func (o oldStore) mustSay(t *testing.T, name string, out []byte) {
 	}
 }
 
-// jsonOf reads the values of a file, of which there may be several.
+// jsonOf reads all JSON values of a file.
 func jsonOf(t *testing.T, text []byte) (list []any) {
 	t.Helper()
 	for d := json.NewDecoder(bytes.NewReader(text)); ; {
@@ -134,7 +133,7 @@ func jsonOf(t *testing.T, text []byte) (list []any) {
 	}
 }
 
-// missing returns the first value in want that have lacks, or "".
+// missing returns the first value in want that have lacks, or an empty text.
 func missing(path string, want, have any) string {
 	switch w := want.(type) {
 	case map[string]any:
@@ -167,7 +166,7 @@ func missing(path string, want, have any) string {
 	return fmt.Sprintf("%s is %.200v, was %.200v", path, have, want)
 }
 
-// foldsOf says what each session is, in the words of the fold.
+// foldsOf returns the fold of each session.
 func foldsOf(t *testing.T, dir string, ids []string) []byte {
 	t.Helper()
 	st, err := embedded.Open(t.Context(), embedded.Options{Backend: "local", Store: dir})
@@ -196,7 +195,7 @@ func foldOf(s *projector.Session) any {
 		"spent": costs.Spent.Total, "onBranch": costs.OnBranch.Total, "damaged": s.Damaged, "err": err}
 }
 
-// ledgerOf writes a ledger as it was written then: each rewind with the stack before it.
+// ledgerOf writes a ledger in its earlier form: each rewind with the stack before it.
 func ledgerOf(l *projector.Ledger) any {
 	type rewind struct {
 		projector.Rewind
@@ -212,7 +211,7 @@ func ledgerOf(l *projector.Ledger) any {
 	return out
 }
 
-// mustExport wants the files of then, byte for byte.
+// mustExport fails unless the exported files equal the kept ones.
 func (o oldStore) mustExport(t *testing.T, store string) {
 	t.Helper()
 	out, want := t.TempDir(), t.TempDir()
@@ -224,19 +223,19 @@ func (o oldStore) mustExport(t *testing.T, store string) {
 	}
 	mustUnpack(t, filepath.Join(o.folder, "exports.tar.gz"), want)
 	if o.folder == before.folder {
-		mustReplace(t, filepath.Join(want, "markdown", "trip.md"), "`0.5 USD, computed`", "`~0.5 USD, computed`, `? USD, unknown: 1 cost`") // pages say more of costs now
+		mustReplace(t, filepath.Join(want, "markdown", "trip.md"), "`0.5 USD, computed`", "`~0.5 USD, computed`, `? USD, unknown: 1 cost`") // pages have more about costs now
 	}
 	if diff, err := exec.CommandContext(context.Background(), "diff", "-r", want, out).CombinedOutput(); err != nil {
 		t.Errorf("diff -r: %v\n%.2000s", err, diff)
 	}
 }
 
-// mustReplace replaces a text in a file that has it once.
+// mustReplace replaces a text that a file has exactly once.
 func mustReplace(t *testing.T, file, old, by string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err == nil && bytes.Count(text, []byte(old)) != 1 {
-		err = fmt.Errorf("%s has %q not once", file, old)
+		err = fmt.Errorf("%s does not have %q exactly once", file, old)
 	}
 	if err == nil {
 		err = os.WriteFile(file, bytes.Replace(text, []byte(old), []byte(by), 1), 0o600)

@@ -18,16 +18,15 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// bombs is a store that a version without bounds has acknowledged: of session bomb ten turns and
-// three events that keep all of them a thousand times, of session doubling forty events that
-// each keep all turns twice, of session lists a result of 250 KB that names ten turns of
-// 100 KB 5,000 times. That version ran out of 5 GB with ls.
+// bombs is a store that a version without bounds acknowledged. Session bomb has ten turns and three events that each
+// keep all of them a thousand times. Session doubling has forty events that each keep all turns twice. Session lists
+// has a result of 250 KB that names ten turns of 100 KB 5,000 times. In that version, ls needed more than 5 GB.
 const bombs = "testdata/bomb/store.tar.gz"
 
-// bombMemory is far above what each command takes of such a store.
+// bombMemory is far above the need of each command on such a store.
 const bombMemory = 600 << 20
 
-// Each command answers from such a store, and the sessions can be used again.
+// Each command answers from such a store in bounded memory, and the sessions can be used again.
 func TestStoreWithBombs(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	mustUnpack(t, bombs, filepath.Dir(store))
@@ -35,7 +34,7 @@ func TestStoreWithBombs(t *testing.T) {
 		for i, b := range []struct {
 			command string
 			code    int
-			want    string // in what it prints
+			want    string // part of the output
 		}{
 			{"ls", 0, "doubling  conversation     10"},
 			{"ls -o json", 0, `"turns": 10`},
@@ -58,7 +57,7 @@ func TestStoreWithBombs(t *testing.T) {
 			{"show doubling --last 9", 0, "#10  @5"},
 		} {
 			if i > 0 && i < 12 && i%3 > 0 && !testkit.Full() {
-				continue // everybody's tests ask every third question
+				continue // the default tier asks every third question
 			}
 			mustAnswer(t, store, b.command, b.code, b.want)
 		}
@@ -67,8 +66,8 @@ func TestStoreWithBombs(t *testing.T) {
 	t.Run("B-01 one value many times", mustNameAgain)
 }
 
-// mustNameAgain appends a value of 9 MiB 30 times to one session. The bound admits 29: the last
-// one is refused, all others have an effect, and each may be sent again.
+// mustNameAgain appends a value of 9 MiB 30 times to one session. The bound admits 29: the last one is refused, all
+// others are in effect, and each may be sent again.
 func mustNameAgain(t *testing.T) {
 	testkit.OnlyFull(t, "TestBoundsOfBlobs folds one value that is named many times")
 	store := filepath.Join(t.TempDir(), "store")
@@ -85,7 +84,7 @@ func mustNameAgain(t *testing.T) {
 		c.Stdin = strings.NewReader(strings.Join(lines, "\n"))
 		out, err := c.CombinedOutput()
 		if got := c.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), want) {
-			t.Fatalf("exit code %d, want %d: %v\n%.2000s", got, code, err, out)
+			t.Fatalf("got exit code %d, want %d: %v\n%.2000s", got, code, err, out)
 		}
 	}
 	append(0, "3 events appended", turn, turn, turn)
@@ -105,21 +104,21 @@ func mustAnswer(t *testing.T, store, line string, code int, want string) {
 	c.Stdout, c.Stderr = &out, &out
 	most, err := runPeak(c)
 	if got := c.ProcessState.ExitCode(); got != code {
-		t.Errorf("%s: exit code %d, want %d: %v\n%.2000s", line, got, code, err, out.String())
+		t.Errorf("%s: got exit code %d, want %d: %v\n%.2000s", line, got, code, err, out.String())
 	}
 	if !strings.Contains(out.String(), want) {
-		t.Errorf("%s does not say %q:\n%.2000s", line, want, out.String())
+		t.Errorf("%s: want %q in the output:\n%.2000s", line, want, out.String())
 	}
 	if most > bombMemory {
-		t.Errorf("%s takes %d bytes of memory", line, most)
+		t.Errorf("%s: got %d bytes of memory", line, most)
 	}
 }
 
 const bombTurn = `{"specversion":"1.0","id":"%[1]s","source":"urn:test","type":"tally.thread.replaced.v1","subject":"session/good","datacontenttype":"application/json",
 "data":{"threads":{"main":{"items":[{"keep":[0,2]},{"keep":[1,3]}]}},"others":"keep","reason":"save"}}`
 
-// mustRefuseBombs appends by each door: the command, a user of a store that listens, and that
-// user's own client.
+// mustRefuseBombs appends in each way: by the command, as a user of a store that listens, and with that user's own
+// client.
 func mustRefuseBombs(t *testing.T, store string) {
 	const why = "items 0 and 1 both keep turn 1"
 	event := strings.ReplaceAll(fmt.Sprintf(bombTurn, "again"), "\n", "")
@@ -127,7 +126,7 @@ func mustRefuseBombs(t *testing.T, store string) {
 		t.Helper()
 		c.Stdin = strings.NewReader(event + "\n")
 		if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), why) {
-			t.Errorf("%v: %v\n%s", c.Args, err, out)
+			t.Errorf("%v: got %v\n%s", c.Args, err, out)
 		}
 	}
 	refused(command(t.Context(), store, "tally", "append", "good", "--expect", "@1"))
@@ -151,7 +150,7 @@ func mustRefuseBombs(t *testing.T, store string) {
 		serve.Wait()
 	}()
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatalf("serve says %q, %v", line, err)
+		t.Fatalf("serve: got %q, %v", line, err)
 	}
 	nc, err := nats.Connect("nats://"+address, nats.UserInfo("ann", "secret"))
 	if err != nil {
@@ -161,6 +160,6 @@ func mustRefuseBombs(t *testing.T, store string) {
 	refused(remote(ctx, t.TempDir(), "tally", "append", "good", "--expect", "@1", "--server", "nats://"+address))
 	answer, err := nc.Request("tally.api.v1.append", []byte(`{"subject":"session/good","expect":{"at":1},"events":[`+event+`]}`), 20*time.Second)
 	if err != nil || !bytes.Contains(answer.Data, []byte(why)) || !bytes.Contains(answer.Data, []byte(`"invalid"`)) {
-		t.Errorf("a client's own append: %v %s", err, answer.Data)
+		t.Errorf("a client's own append: got %v %s", err, answer.Data)
 	}
 }

@@ -15,30 +15,30 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// hideout is a store with the secrets of a setting, and what commands said of it.
+// hideout is a store with the secrets of a setting, and the output of commands about it.
 type hideout struct {
 	t          *testing.T
 	dir, store string
-	keys       string // the file of keys that commands use; "": none
+	keys       string // the key file that commands use; empty: no key file
 }
 
-// run runs a command at the highest verbosity there is and returns all that it said.
+// run runs a command at the highest verbosity and returns its whole output.
 func (h *hideout) run(code int, args ...string) string {
 	h.t.Helper()
 	c := withKeys(command(h.t.Context(), h.store, "tally", append(args, "--log-level", "debug")...), h.keys)
 	c.Dir = h.dir
 	out, err := c.CombinedOutput()
 	if c.ProcessState == nil || c.ProcessState.ExitCode() != code {
-		h.t.Errorf("tally %v: %v, want code %d", args, err, code) // and not what it said
+		h.t.Errorf("tally %v: got %v, want code %d", args, err, code) // without the output
 	}
 	return string(out)
 }
 
-// hides wants no secret in what a command says.
+// hides fails if the output of a command has a secret.
 func (h *hideout) hides(code int, args ...string) {
 	h.t.Helper()
 	if out := h.run(code, args...); testkit.HasCanary([]byte(out)) {
-		h.t.Errorf("tally %v tells a secret:\n%s", args, out)
+		h.t.Errorf("tally %v: got a secret:\n%s", args, out)
 	}
 }
 
@@ -56,24 +56,24 @@ func (h *hideout) write(name, text string) string {
 	return path
 }
 
-// empty wants files below a folder, none of them with a secret.
+// empty fails if a file below a folder has a secret.
 func (h *hideout) empty(name string) {
 	h.t.Helper()
 	if found, read := testkit.CanaryFiles(h.t, h.path(name)); len(found) > 0 || read == 0 {
-		h.t.Errorf("in %d bytes of %s these files have a secret: %v", read, name, found)
+		h.t.Errorf("%s, %d bytes: got a secret in %v", name, read, found)
 	}
 }
 
-// has wants a secret in some of the files below a folder.
+// has fails unless some file below a folder has a secret.
 func (h *hideout) has(name, part string) {
 	h.t.Helper()
 	found, _ := testkit.CanaryFiles(h.t, h.path(name))
 	if !strings.Contains(strings.Join(found, "\n"), part) {
-		h.t.Errorf("in %s a secret that is in clear is not found: %v", name, found)
+		h.t.Errorf("%s: got no secret, want the clear one: %v", name, found)
 	}
 }
 
-// setting has a canary at every kind of place, and returns how many.
+// setting returns a setting with a canary at every kind of place, and their number.
 func (h *hideout) setting() (string, int) {
 	h.t.Helper()
 	text, err := os.ReadFile("testdata/canaries/run-setting.json")
@@ -97,12 +97,12 @@ func (h *hideout) job(root, id, text string) {
 	h.write(root+"/perstack/jobs/"+id+"/runs/r/event-1754000000001-1-startRun.json", fmt.Sprintf(`{"type":"startRun","id":"e1","expertKey":"e","timestamp":1754000000001,"jobId":%q,"runId":"r","stepNumber":1,"inputMessages":[%s]}`, id, message))
 }
 
-// settingPath is where the setting of the job a is in its folder.
+// settingPath is the path of job a's setting in its folder.
 const settingPath = "perstack/jobs/a/runs/r/run-setting.json"
 
-// P-35: 40 secrets at every kind of place, and no command tells one, no file of the store, of a
-// backup or of an export without the key has one, nor the log of a server, nor its metrics. What
-// stands in clear is found in each of these places by the same search.
+// P-35: of 40 secrets at every kind of place, no command prints one. No file of the store, of a backup or of an export
+// without the key contains one, nor the log of a server, nor its metrics. The same search finds clear content in each
+// of these places.
 func TestCanaries(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
@@ -111,7 +111,7 @@ func TestCanaries(t *testing.T) {
 	h := &hideout{t: t, dir: dir, store: filepath.Join(dir, "store")}
 	setting, n := h.setting()
 	if n < 40 {
-		t.Fatalf("there are %d secrets", n)
+		t.Fatalf("got %d secrets", n)
 	}
 	h.job("proj", "a", "hello there, this is what is said")
 	h.write("proj/"+settingPath, setting)
@@ -137,9 +137,9 @@ func TestCanaries(t *testing.T) {
 		h.hides(0, "secrets", "rotate", "-o", "json")
 		h.hides(0, "ls", "-o", "json")
 		if log, metrics := stop(); testkit.HasCanary([]byte(log)) || testkit.HasCanary([]byte(metrics)) || !strings.Contains(metrics, "tally_") || log == "" {
-			t.Errorf("the log of %d bytes or the metrics of %d have one", len(log), len(metrics))
+			t.Errorf("got a secret in the log of %d bytes or the metrics of %d", len(log), len(metrics))
 		}
-		h.empty("store") // as a killed process left it
+		h.empty("store") // as after a kill
 	})
 	t.Run("P-35 no command tells one, with the key or without", func(t *testing.T) {
 		h.t = t
@@ -153,7 +153,7 @@ func TestCanaries(t *testing.T) {
 			h.hides(3, "export", "--all", "--format", "perstack", "-C", h.path("out"+filepath.Base(keys)), "-o", "json")
 			h.empty("out" + filepath.Base(keys))
 		}
-		h.keys = h.path("proj/" + settingPath) // is no file of keys, and has the secrets
+		h.keys = h.path("proj/" + settingPath) // not a key file, but a file with the secrets
 		for _, args := range [][]string{{"secrets", "check"}, {"secrets", "rotate"}, {"import", h.path("proj")}, {"doctor"}} {
 			h.hides(2, args...)
 		}
@@ -176,14 +176,14 @@ func TestCanaries(t *testing.T) {
 		h.t, h.keys = t, both
 		h.hides(0, "export", "job/a", "--format", "perstack", "-C", h.path("with"))
 		if have, err := os.ReadFile(h.path("with/jobs/a/runs/r/run-setting.json")); err != nil || string(have) != setting {
-			t.Errorf("it is %.400s, %v", have, err)
+			t.Errorf("got %.400s, %v", have, err)
 		}
 		h.has("with", "run-setting.json")
 		h.keys = ""
 		h.hides(3, "export", "job/a", "--format", "perstack", "-C", h.path("bare"))
 		have, err := os.ReadFile(h.path("bare/jobs/a/runs/r/run-setting.json"))
 		if err != nil || strings.Count(string(have), `"tally:secret:`) < 30 || !json.Valid(have) {
-			t.Errorf("it is %.400s, %v", have, err)
+			t.Errorf("got %.400s, %v", have, err)
 		}
 		h.empty("bare")
 		h.empty("store")
@@ -201,25 +201,25 @@ func TestCanaries(t *testing.T) {
 		for _, args := range [][]string{{"show", "job/a", "--last", "5"}, {"show", "job/a", "-o", "json"}, {"show", "job/a", "--run", "r", "--step", "1"}, {"log", "job/a", "-o", "jsonl"}, {"log", "job/a", "--raw"},
 			{"search", "canary"}, {"search", "canary", "-o", "json"}} {
 			if out := clear.run(0, args...); !testkit.HasCanary([]byte(out)) {
-				t.Errorf("tally %v: it is not found in %.300s", args, out)
+				t.Errorf("tally %v: want the canary in %.300s", args, out)
 			}
 		}
 		stop := clear.serve("--listen", testkit.Canary("address")) // the refused connection is logged, and sent to the client
 		if said, _ := stop(); !testkit.HasCanary([]byte(said)) {
-			t.Errorf("it is not found in what a server says: %s", said)
+			t.Errorf("want the canary in the server's output: %s", said)
 		}
 	})
 }
 
-// hidesBut is hides of all but one text.
+// hidesBut is like hides, except for one text.
 func (h *hideout) hidesBut(code int, but string, args ...string) {
 	h.t.Helper()
 	if out := strings.ReplaceAll(h.run(code, args...), but, ""); testkit.HasCanary([]byte(out)) {
-		h.t.Errorf("tally %v tells a secret:\n%s", args, out)
+		h.t.Errorf("tally %v: got a secret:\n%s", args, out)
 	}
 }
 
-// tellNothing runs what looks at a store, as text and as JSON, with keys and without.
+// tellNothing runs all reading commands on a store, as text and as JSON, with keys and without.
 func (h *hideout) tellNothing(keys string) {
 	h.t.Helper()
 	for _, c := range []struct {
@@ -245,7 +245,7 @@ func (h *hideout) tellNothing(keys string) {
 	h.hides(0, "__complete", "doc", "cat", "secret/")
 }
 
-// serve runs a server; stop asks for its metrics, kills it, and returns what it said and those.
+// serve runs a server. The returned stop reads its metrics, kills it, and returns its output and the metrics.
 func (h *hideout) serve(args ...string) (stop func() (said, metrics string)) {
 	h.t.Helper()
 	c := withKeys(command(h.t.Context(), h.store, "tally", append([]string{"serve", "-o", "json", "--log-level", "debug", "--metrics", "127.0.0.1:0"}, args...)...), h.keys)
@@ -278,6 +278,6 @@ func stopped(t *testing.T, c *exec.Cmd, log *bytes.Buffer, url string, ready err
 		metrics = string(text)
 		c.Process.Kill()
 	}
-	c.Wait() // which was killed, or ended by itself
+	c.Wait() // killed, or ended already
 	return log.String(), metrics
 }

@@ -26,9 +26,9 @@ type caseStep struct {
 	same  string   // a file that has the output, byte for byte; a path below CASE
 }
 
-// cases are the inputs below testdata/cases, which have the shapes of public reports.
-// The expected.md of each states the source and the right value. A case whose first step
-// does not take the home in by itself begins with tally watch --once.
+// cases are the inputs below testdata/cases, which have the shapes of public reports. The expected.md of each states
+// the source and the right value. If the first step of a case does not import the home, the case begins with tally
+// watch --once.
 var cases = []struct {
 	name  string
 	steps []caseStep
@@ -162,7 +162,7 @@ var cases = []struct {
 	}},
 }
 
-// tier returns one of two texts: that of everybody's tests or that of CI's.
+// tier returns one of two texts: that of the default tier or that of CI's.
 func tier(everybody, full string) string {
 	if testkit.Full() {
 		return full
@@ -170,8 +170,8 @@ func tier(everybody, full string) string {
 	return everybody
 }
 
-// Each input of a public report has its right value, also from views that were rebuilt. Everybody's tests play about
-// half of the inputs and rebuild every fourth, CI's all.
+// Each input of a public report has its right value, also from rebuilt views. The default tier plays about half of the
+// inputs and rebuilds every fourth; CI plays all.
 func TestCases(t *testing.T) {
 	known := map[string]bool{}
 	for i, c := range cases {
@@ -187,11 +187,11 @@ func TestCases(t *testing.T) {
 	}
 	folders, err := filepath.Glob("testdata/cases/[0-9]*")
 	if err != nil || len(folders) == 0 {
-		t.Fatalf("no cases were found: %v", err)
+		t.Fatalf("found no cases: %v", err)
 	}
 	for _, folder := range folders {
 		if !known[filepath.Base(folder)] {
-			t.Errorf("no row is about %s", folder)
+			t.Errorf("no row for %s", folder)
 		}
 	}
 }
@@ -218,13 +218,13 @@ func playCase(t *testing.T, name string, steps []caseStep, rebuilt bool) {
 		if rebuilt && i == len(steps)-1 && (verb == "cost" || verb == "show" || verb == "ls" || verb == "search") {
 			runCase(t, env, caseStep{run: "tally rebuild"})
 			if again := runCase(t, env, step); again != out {
-				t.Errorf("after a rebuild, %s printed\n%s\nand before\n%s", step.run, again, out)
+				t.Errorf("%s after a rebuild: got\n%s\nwant\n%s", step.run, again, out)
 			}
 		}
 	}
 }
 
-// caseEnv returns an environment in which tally knows of a copy of the case's home alone.
+// caseEnv returns an environment in which tally knows only a copy of the case's home.
 func caseEnv(t *testing.T, folder string) []string {
 	dir := t.TempDir()
 	home := filepath.Join(dir, "home")
@@ -248,7 +248,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// runCase runs a step and returns what it printed to standard output.
+// runCase runs a step and returns its standard output.
 func runCase(t *testing.T, env []string, step caseStep) string {
 	t.Helper()
 	var out, errw bytes.Buffer
@@ -267,7 +267,7 @@ func runCase(t *testing.T, env []string, step caseStep) string {
 		t.Fatal(err)
 	}
 	if code != step.exit {
-		t.Errorf("%s: exit code %d, want %d\n%s%s", step.run, code, step.exit, out.String(), errw.String())
+		t.Errorf("%s: got exit code %d, want %d\n%s%s", step.run, code, step.exit, out.String(), errw.String())
 	}
 	return out.String()
 }
@@ -276,12 +276,12 @@ func (step caseStep) check(t *testing.T, folder, out string) {
 	t.Helper()
 	for _, want := range step.has {
 		if !regexp.MustCompile(want).MatchString(out) {
-			t.Errorf("%s: nothing matches %s in\n%s", step.run, want, out)
+			t.Errorf("%s: want a match of %s in\n%s", step.run, want, out)
 		}
 	}
 	for _, not := range step.lacks {
 		if found := regexp.MustCompile(not).FindString(out); found != "" {
-			t.Errorf("%s: %q is in\n%s", step.run, found, out)
+			t.Errorf("%s: got %q in\n%s", step.run, found, out)
 		}
 	}
 	if step.spent != "" {
@@ -307,6 +307,6 @@ func (step caseStep) checkSpent(t *testing.T, out string) {
 		t.Fatalf("%s: %v\n%s", step.run, err, out)
 	}
 	if s := report.Spent; s.Computed+s.Reported != step.spent || s.Unknown != 0 {
-		t.Errorf("%s: computed %q, reported %q, unknown %d, want %s", step.run, s.Computed, s.Reported, s.Unknown, step.spent)
+		t.Errorf("%s: got computed %q, reported %q, unknown %d, want %s", step.run, s.Computed, s.Reported, s.Unknown, step.spent)
 	}
 }

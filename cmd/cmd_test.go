@@ -52,7 +52,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	build := exec.Command("go", "build", "-ldflags=-w", "-o", dir, "./tally") // links in half the time
+	build := exec.Command("go", "build", "-ldflags=-w", "-o", dir, "./tally") // halves the time of linking
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		return 1
@@ -82,7 +82,7 @@ func TestScripts(t *testing.T) {
 			switch cond {
 			case "shared":
 				return hasShared, nil
-			case "full": // [!full] stop: everybody's tier plays a script up to there
+			case "full": // [!full] stop: the default tier plays a script up to that line
 				return testkit.Full(), nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
@@ -116,7 +116,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// exitCode runs a command and wants one exit code: exitcode N cmd args...
+// exitCode runs a command and expects an exit code: exitcode N cmd args...
 func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exitcode N command [args...]")
@@ -133,8 +133,7 @@ func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// jsonGet sets a variable to a member of the JSON that the last command printed:
-// jsonget VAR name.name
+// jsonGet sets a variable to a member of the JSON that the last command printed: jsonget VAR name.name
 func jsonGet(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: jsonget VAR path")
@@ -153,8 +152,8 @@ func jsonGet(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], fmt.Sprint(v))
 }
 
-// offsetOf sets a variable to the offset of the n-th line of the JSON lines that
-// the last command printed: offset VAR n
+// offsetOf sets a variable to the offset of the n-th line of the JSON lines that the last command printed: offset VAR
+// n
 func offsetOf(ts *testscript.TestScript, neg bool, args []string) {
 	var n int
 	if _, err := fmt.Sscan(args[1], &n); neg || err != nil {
@@ -168,7 +167,7 @@ func offsetOf(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], fmt.Sprint(line.Offset))
 }
 
-// treeCompare wants two folders to hold the same files with the same bytes.
+// treeCompare fails unless two folders have the same files with the same bytes.
 func treeCompare(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: treecmp dir dir")
@@ -179,7 +178,7 @@ func treeCompare(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// bigTurn writes a conversation with one turn of so many bytes: bigturn file bytes
+// bigTurn writes a conversation with one turn of a number of bytes: bigturn file bytes
 func bigTurn(ts *testscript.TestScript, neg bool, args []string) {
 	var n int
 	if _, err := fmt.Sscan(args[1], &n); neg || err != nil {
@@ -190,8 +189,7 @@ func bigTurn(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(line), 0o644))
 }
 
-// bigEvent writes a CloudEvent with so many bytes of data, and a small one behind
-// it: bigevent bytes file
+// bigEvent writes a CloudEvent with a number of bytes of data, and a small one after it: bigevent bytes file
 func bigEvent(ts *testscript.TestScript, neg bool, args []string) {
 	var n int
 	if _, err := fmt.Sscan(args[0], &n); neg || err != nil {
@@ -202,7 +200,7 @@ func bigEvent(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o644))
 }
 
-// deep writes an object nested so deep, and a flat one behind it: deep n file
+// deep writes an object with n levels of nesting, and a flat one after it: deep n file
 func deep(ts *testscript.TestScript, neg bool, args []string) {
 	var n int
 	if _, err := fmt.Sscan(args[0], &n); neg || err != nil {
@@ -224,7 +222,7 @@ func genTree(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// waitFor waits until there is a file.
+// waitFor waits until a file exists.
 func waitFor(ts *testscript.TestScript, _ bool, args []string) {
 	for range 500 {
 		if found, err := filepath.Glob(ts.MkAbs(args[0])); err == nil && len(found) > 0 {
@@ -235,7 +233,7 @@ func waitFor(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("%s does not appear", args[0])
 }
 
-// invalidUTF8 appends a line that is no UTF-8 to a file.
+// invalidUTF8 appends a line of invalid UTF-8 to a file.
 func invalidUTF8(ts *testscript.TestScript, _ bool, args []string) {
 	f, err := os.OpenFile(ts.MkAbs(args[0]), os.O_APPEND|os.O_WRONLY, 0)
 	ts.Check(err)
@@ -255,7 +253,7 @@ func runSQL(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(errors.Join(err, db.Close()))
 }
 
-// cutFile cuts the one file that a pattern matches in half: cutfile pattern
+// cutFile cuts the only file that matches a pattern in half: cutfile pattern
 func cutFile(ts *testscript.TestScript, _ bool, args []string) {
 	path := oneFile(ts, args[0])
 	info, err := os.Stat(path)
@@ -263,7 +261,7 @@ func cutFile(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.Truncate(path, info.Size()/2))
 }
 
-// flipByte alters the last byte of the one file that a pattern matches: flip pattern
+// flipByte changes the last byte of the only file that matches a pattern: flip pattern
 func flipByte(ts *testscript.TestScript, _ bool, args []string) {
 	path := oneFile(ts, args[0])
 	content, err := os.ReadFile(path)
@@ -272,7 +270,7 @@ func flipByte(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(path, content, 0o600))
 }
 
-// oneFile is the one file that a pattern matches.
+// oneFile returns the only file that matches a pattern.
 func oneFile(ts *testscript.TestScript, pattern string) string {
 	files, err := filepath.Glob(ts.MkAbs(pattern))
 	ts.Check(err)
@@ -295,24 +293,24 @@ func command(ctx context.Context, store, name string, args ...string) *exec.Cmd 
 	return c
 }
 
-// owner starts a process that owns a store, for as long as the test takes.
+// owner starts a process that owns a store until the test ends.
 func owner(t *testing.T, store string, env ...string) *exec.Cmd {
 	t.Helper()
 	c := command(t.Context(), store, "tally", "serve", "-o", "jsonl")
 	c.Env = append(c.Env, env...)
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
-	c.WaitDelay = time.Minute // then it is killed
+	c.WaitDelay = time.Minute // then the process is killed
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
 	}
 	if err == nil {
-		_, err = bufio.NewReader(out).ReadString('\n') // it serves
+		_, err = bufio.NewReader(out).ReadString('\n') // the process serves
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Wait() }) // it is interrupted
+	t.Cleanup(func() { _ = c.Wait() }) // the process is interrupted
 	return c
 }
 
@@ -328,8 +326,8 @@ func output(t *testing.T, stdin io.Reader, store, name string, args ...string) s
 	return out.String()
 }
 
-// jsonLines decodes lines of JSON; a last line without \n is one that a kill cut
-// off, and is left out.
+// jsonLines decodes lines of JSON. It skips a last line without
+// , which a kill cut off.
 func jsonLines[T any](t *testing.T, r io.Reader) []T {
 	t.Helper()
 	var list []T
@@ -347,5 +345,5 @@ func jsonLines[T any](t *testing.T, r io.Reader) []T {
 	}
 }
 
-// within fails a test that hangs.
+// within fails a test that does not end in time.
 const within = 5 * time.Minute

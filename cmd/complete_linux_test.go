@@ -14,11 +14,11 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// hostile is an id that, if a shell evaluated it, would make files, end quotes and bring
-// back an older command. No character of it is a control character: such are escaped.
+// hostile is an id that would create files, end quotes and bring back an older command if a shell evaluated it. It has
+// no control characters: those are escaped.
 const hostile = "evil $(touch made-1) `touch made-2`;touch made-3 'q' \"z\" \\ ~ #x"
 
-// completionStore is a store with sessions of hard names, and a folder beside it.
+// completionStore is a store with sessions of difficult names, and a folder beside it.
 func completionStore(t *testing.T) (home, store string) {
 	t.Helper()
 	home = t.TempDir()
@@ -50,8 +50,8 @@ func completionStore(t *testing.T) (home, store string) {
 	return home, store
 }
 
-// shell is a shell in which the completion of tally is installed and nothing else. What
-// tally is called with, but by the completion, is written to a file.
+// shell is a shell with only the completion of tally installed. Calls of tally are written to a file, except those of
+// the completion.
 type shell struct {
 	*terminal
 	called, work string
@@ -81,31 +81,31 @@ func startShell(t *testing.T, home, store, name string, args ...string) *shell {
 	c.Env = []string{"HOME=" + home, "PATH=" + filepath.Dir(program) + ":/usr/bin:/bin", "TERM=xterm", "LANG=C.UTF-8", "PS1=ready> ", "TALLY_STORE=" + store, "REAL=" + filepath.Join(bin, "tally"), "CALLED=" + sh.called}
 	sh.run(c)
 	t.Cleanup(func() {
-		_ = c.Process.Kill() // it may have ended
+		_ = c.Process.Kill() // it may have ended already
 		_ = c.Wait()
 	})
 	sh.await("ready> ")
 	return sh
 }
 
-// calls returns what tally was called with by a line on which keys were pressed. If the
-// machine is so slow that nothing was offered in time, they are pressed again.
+// calls returns the calls of tally by a line on which keys were pressed. If a slow machine offered no candidate in
+// time, the keys are pressed again.
 func (sh *shell) calls(keys, want string) string {
 	sh.t.Helper()
 	got := ""
 	for range 5 {
-		_ = os.Remove(sh.called) // there may be none
+		_ = os.Remove(sh.called) // the file may not exist
 		sh.press(keys + "\r")
 		for giveUp := time.Now().Add(5 * time.Second); time.Now().Before(giveUp); time.Sleep(5 * time.Millisecond) {
 			if data, err := os.ReadFile(sh.called); err == nil {
-				got = strings.ReplaceAll(string(data), "/>", ">") // zsh takes the slash away
+				got = strings.ReplaceAll(string(data), "/>", ">") // zsh removes the slash
 				break
 			}
 		}
 		if got == want {
 			return got
 		}
-		sh.press("\x15") // whatever is left on the line
+		sh.press("\x15") // clears the line
 	}
 	return got
 }
@@ -141,8 +141,8 @@ func TestCompletionInShells(t *testing.T) {
 				{"tally show ctl\t", "<show><ctl=1B=5B2J=0Arm>"},
 				{"tally show evi\t", "<show><" + hostile + ">"},
 				{"tally show 'evi\t", "<show><" + hostile + ">"},
-				{"tally show evi\t--tools bri\t", "<show><" + hostile + "><--tools><brief>"}, // Tab behind the id
-				{"tally show tw\td\t", "<show><two words>"},                                  // two of them
+				{"tally show evi\t--tools bri\t", "<show><" + hostile + "><--tools><brief>"}, // Tab after the id
+				{"tally show tw\td\t", "<show><two words>"},                                  // two ids
 				{"tally show ord\t--tools=bri\t", "<show><order-desk><--tools=brief>"},
 				{"tally queue a\tx", "<queue><add><x>"},
 				{"tally ls --sort cr\t", "<ls><--sort><created>"},
@@ -151,16 +151,16 @@ func TestCompletionInShells(t *testing.T) {
 				{"tally import x --store fol\t", "<import><x><--store><folder in work>"},
 			} {
 				if got := sh.calls(line.keys, line.want); got != line.want {
-					t.Errorf("%q calls tally with %s, want %s", line.keys, got, line.want)
+					t.Errorf("%q: got a call with %s, want %s", line.keys, got, line.want)
 				}
 			}
 			sh.press("tally show " + c.tab)
 			sh.await("title")
 			if screen := sh.text(); strings.Contains(screen, "\x1b[2J") || strings.Contains(screen, "made-4)\n") {
-				t.Errorf("a title reached the screen as it is:\n%q", screen)
+				t.Errorf("got an unescaped title on the screen:\n%q", screen)
 			}
 			if made, err := filepath.Glob(filepath.Join(sh.work, "made-*")); err != nil || len(made) > 0 {
-				t.Errorf("%s were made, %v", made, err)
+				t.Errorf("got new files %s, %v", made, err)
 			}
 		})
 	}

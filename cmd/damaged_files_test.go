@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// answer is what a run of tally printed and how it ended.
+// answer is the output of a run of tally and its exit code.
 type answer struct {
 	code     int
 	out, err string
@@ -40,8 +40,8 @@ func askBy(t *testing.T, env []string, stdin, store string, args ...string) answ
 	return answer{codeOf(t, err), out.String(), errw.String()}
 }
 
-// Limits are never taken away by a file that cannot be believed: documents are refused, and
-// the file is named. A file of an earlier version has no checksum, and is read.
+// A damaged file of limits removes no limit: documents are refused, and the file is named. A file of an earlier
+// version has no checksum, and is read.
 func TestDamagedLimits(t *testing.T) {
 	t.Run("B-10 limits.json with two flipped bits", func(t *testing.T) {
 		store := filepath.Join(t.TempDir(), "store")
@@ -53,7 +53,7 @@ func TestDamagedLimits(t *testing.T) {
 		}
 		large := strings.Repeat("x", 200)
 		if s := ask(t, large, store, "doc", "put", "--save", "doc/a"); s.code != 7 {
-			t.Fatalf("the limit does not hold: %d, %v", s.code, s)
+			t.Fatalf("the limit: got code %d, %v", s.code, s)
 		}
 		for name, text := range map[string]string{
 			"the name of a member": strings.Replace(string(sound), `"limits"`, `"mimits"`, 1), // l and m differ in one bit
@@ -64,16 +64,16 @@ func TestDamagedLimits(t *testing.T) {
 			put(t, path, text)
 			for _, args := range [][]string{{"doc", "put", "--save", "doc/a"}, {"quota"}, {"quota", "owner:ann", "5"}, {"backup", filepath.Join(t.TempDir(), "b")}} {
 				if s := ask(t, large, store, args...); s.code != 5 || !strings.Contains(s.err, "limits.json") {
-					t.Errorf("%s: tally %v: code %d: %v", name, args, s.code, s)
+					t.Errorf("%s: tally %v: got code %d: %v", name, args, s.code, s)
 				}
 			}
 			if s := ask(t, "", store, "doc", "cat", "doc/a"); s.code != 4 {
-				t.Errorf("%s: it was written: %v", name, s)
+				t.Errorf("%s: the document was written: %v", name, s)
 			}
 		}
 		owner(t, store)
 		if s := ask(t, large, store, "doc", "put", "--save", "doc/a"); s.code != 5 || !strings.Contains(s.err, "limits.json") {
-			t.Errorf("attached to an owner: code %d: %v", s.code, s)
+			t.Errorf("attached to an owner: got code %d: %v", s.code, s)
 		}
 	})
 	t.Run("B-10 limits.json of an earlier version", func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestDamagedLimits(t *testing.T) {
 		output(t, nil, store, "tally", "append")
 		put(t, path, `{"version":1,"limits":{"store":100}}`+"\n")
 		if s := ask(t, strings.Repeat("x", 200), store, "doc", "put", "--save", "doc/a"); s.code != 7 {
-			t.Errorf("code %d: %v", s.code, s)
+			t.Errorf("got code %d: %v", s.code, s)
 		}
 		output(t, nil, store, "tally", "quota", "owner:ann", "5")
 		text, err := os.ReadFile(path)
@@ -99,8 +99,8 @@ func TestDamagedLimits(t *testing.T) {
 	})
 }
 
-// A link on the path of a tree's file is neither followed nor waited for: files below it are not written, a writer of
-// them gets an error at once, and all other files are written as before.
+// A link on the path of a tree's file is neither followed nor waited for. Files below it are not written, a command
+// that changes them gets an error at once, and all other files are written as before.
 func TestLinkInTree(t *testing.T) {
 	t.Run("B-10 a link in the folder of a tree", func(t *testing.T) {
 		base := t.TempDir()
@@ -128,19 +128,19 @@ func TestLinkInTree(t *testing.T) {
 		}
 		a := run("two", "doc", "put", "--save", "doc/sub/y")
 		if a.code != 3 || !strings.Contains(a.err, "docs/sub") || strings.Contains(a.err, "deadline") || strings.Count(a.err, "WARN") > 1 {
-			t.Errorf("a write below the link: code %d: %v", a.code, a)
+			t.Errorf("a write below the link: got code %d: %v", a.code, a)
 		}
 		if a := run("three", "doc", "put", "--save", "doc/z"); a.code != 0 || strings.Count(a.err, "WARN") > 1 {
-			t.Errorf("a write elsewhere: code %d: %v", a.code, a)
+			t.Errorf("a write elsewhere: got code %d: %v", a.code, a)
 		}
 		if text, err := os.ReadFile(filepath.Join(docs, "z")); err != nil || string(text) != "three" {
-			t.Errorf("%q, %v", text, err)
+			t.Errorf("got %q, %v", text, err)
 		}
 		if list, err := os.ReadDir(outside); err != nil || len(list) > 0 {
-			t.Errorf("where the link leads there is %v, %v", list, err)
+			t.Errorf("the link's target: got %v, %v", list, err)
 		}
 		if a := run("", "tree", "status"); !strings.Contains(a.out, "docs/sub") {
-			t.Errorf("the status does not name it: %v", a)
+			t.Errorf("the status does not name the link: %v", a)
 		}
 	})
 }

@@ -25,7 +25,7 @@ import (
 
 // exampleTable is testdata/examples/table.txt, which explains its lines.
 type exampleTable struct {
-	before [][2]string       // a command, and a line of shell to run first
+	before [][2]string       // a command, and a shell line to run first
 	ends   map[string]string // an example to an exit code, stop or skip
 }
 
@@ -100,7 +100,7 @@ func TestHelpTexts(t *testing.T) {
 	})
 	for example := range table.ends {
 		if !shown[example] {
-			t.Errorf("testdata/examples/table.txt: no help text shows %s", example)
+			t.Errorf("testdata/examples/table.txt: no help text has the example %s", example)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func checkCall(t *testing.T, example string, words []string) {
 	root := program.Tally(new(cmdutil.App))
 	cmd, _, err := root.Find(words)
 	if err != nil || cmd == root && words[0] != "help" {
-		t.Errorf("%s: no such command: %v", example, err)
+		t.Errorf("%s: unknown command: %v", example, err)
 		return
 	}
 	common := []string{"store", "server", "namespace", "output", "progress", "log-level"}
@@ -128,7 +128,7 @@ func checkCall(t *testing.T, example string, words []string) {
 			}
 		}
 		if isFlag && !known {
-			t.Errorf("%s: there is no flag --%s", example, name)
+			t.Errorf("%s: unknown flag --%s", example, name)
 		}
 	}
 }
@@ -151,14 +151,14 @@ func TestExamplesOfHelp(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, out := exampleRun(t, world, ". "+script, 0); code != "0" {
-		t.Fatalf("world.sh: exit code %s\n%s", code, out)
+		t.Fatalf("world.sh: got exit code %s\n%s", code, out)
 	}
 	eachCommand(func(path string, cmd *cobra.Command, isNoun bool) {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
 			home := ""
 			for n, example := range examplesOf(cmd) {
-				if n == 0 || !isNoun { // the examples of a noun are one story
+				if n == 0 || !isNoun { // the examples of a noun build on each other
 					home = exampleHome(t, table, world, path)
 				}
 				playExample(t, table, home, example)
@@ -177,7 +177,7 @@ func exampleHome(t *testing.T, table exampleTable, world, path string) string {
 	for _, before := range table.before {
 		if strings.HasPrefix(path+" ", before[0]+" ") {
 			if code, out := exampleRun(t, home, before[1], 0); code != "0" {
-				t.Fatalf("%s: exit code %s\n%s", before[1], code, out)
+				t.Fatalf("%s: got exit code %s\n%s", before[1], code, out)
 			}
 		}
 	}
@@ -199,11 +199,11 @@ func playExample(t *testing.T, table exampleTable, home, example string) {
 	}
 	line := strings.NewReplacer("/mnt/backups", "backups", "/srv/", "srv/", ":9464", "127.0.0.1:0").Replace(example)
 	if code, out := exampleRun(t, home, line, patience); code != want {
-		t.Errorf("%s\nexit code %s, want %s\n%s", example, code, want, out)
+		t.Errorf("%s\ngot exit code %s, want %s\n%s", example, code, want, out)
 	}
 }
 
-// exampleRun runs a line of shell and returns its exit code and output. With patience, it interrupts the line after that
+// exampleRun runs a shell line and returns its exit code and output. With patience, it interrupts the line after that
 // time and returns stop.
 func exampleRun(t *testing.T, home, line string, patience time.Duration) (code, out string) {
 	t.Helper()

@@ -27,7 +27,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// executed is tally exec of a command, without a terminal.
+// executed runs tally exec with a command, without a terminal.
 func executed(t *testing.T, store string, args ...string) (c *exec.Cmd, errw *bytes.Buffer) {
 	t.Helper()
 	c = command(t.Context(), store, "tally", "exec")
@@ -77,7 +77,7 @@ func recordings(t *testing.T, store string) []string {
 	return list
 }
 
-// left returns the recordings that are not in a store.
+// left lists the recordings that are not in a store.
 func left(t *testing.T, store string) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(store+"-state", func(path string, d fs.DirEntry, err error) error {
@@ -97,8 +97,8 @@ func left(t *testing.T, store string) (list []string) {
 	return list
 }
 
-// Whatever a command prints passes byte for byte, and so it is recorded: lines of any length,
-// without an end, of no text.
+// The output of a command is passed on and recorded byte for byte: lines of any length, a line without an end, bytes
+// that are not text.
 func TestExecKeepsBytes(t *testing.T) {
 	noise := make([]byte, 30_000)
 	for i := range noise {
@@ -121,28 +121,28 @@ func TestExecKeepsBytes(t *testing.T) {
 				t.Fatalf("%v\n%s", err, errw)
 			}
 			if !bytes.Equal(out.Bytes(), printed) {
-				t.Errorf("printed %d bytes, passed on %d", len(printed), out.Len())
+				t.Errorf("passed on: got %d bytes, want %d", out.Len(), len(printed))
 			}
 			if got := recordings(t, store); len(got) != 1 || got[0] != string(printed) {
-				t.Errorf("printed %d bytes, %x, recorded %d, %x\n%s", len(printed), sha256.Sum256(printed), len(strings.Join(got, "")), sha256.Sum256([]byte(strings.Join(got, ""))), errw)
+				t.Errorf("want %d bytes, %x, got %d recorded, %x\n%s", len(printed), sha256.Sum256(printed), len(strings.Join(got, "")), sha256.Sum256([]byte(strings.Join(got, ""))), errw)
 			}
 			if list := left(t, store); len(list) > 0 {
-				t.Errorf("left %q", list)
+				t.Errorf("got recordings left %q", list)
 			}
 		})
 	}
 }
 
-// counting counts signals. It prints outside of its trap: dash 0.5.12 loses what a trap prints
-// that exits while it interrupts itself (3 of 18,000 on a loaded machine, without tally).
+// counting counts signals. It prints outside of its trap: dash 0.5.12 loses the output of a trap that exits while it
+// interrupts itself (3 of 18,000 on a loaded machine, without tally).
 const counting = `n=0; m=0; trap 'n=$((n+1))' %d; echo ready
 while test $m != 3; do sleep 0.01; while test $m != $n; do m=$((m+1)); echo got $m; done; done; exit 9`
 
-// Signals to exec are the command's, as often as they come; its exit code is exec's.
+// Each signal to exec reaches the command, as often as it arrives. The exit code of exec is the command's.
 func TestExecPassesSignals(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1} {
 		if signal.Ignored(sig) {
-			continue // as under nohup: no shell can trap it then
+			continue // as under nohup: no shell can trap the signal then
 		}
 		store := filepath.Join(t.TempDir(), "store")
 		c, errw := executed(t, store, "--", "sh", "-c", fmt.Sprintf(counting, int(sig)))
@@ -156,30 +156,30 @@ func TestExecPassesSignals(t *testing.T) {
 		in := bufio.NewReader(out)
 		for _, want := range []string{"ready", "got 1", "got 2", "got 3"} {
 			if line, err := in.ReadString('\n'); err != nil || line != want+"\n" {
-				c.Process.Kill() // unless it ended: then the code says how
-				t.Fatalf("%v: %q, %v, want %q, exit code %d\n%s", sig, line, err, want, codeOf(t, c.Wait()), errw)
+				c.Process.Kill() // the code shows whether it had ended
+				t.Fatalf("%v: got %q, %v, want %q, exit code %d\n%s", sig, line, err, want, codeOf(t, c.Wait()), errw)
 			}
 			if want != "got 3" {
 				c.Process.Signal(sig)
 			}
 		}
 		if code := codeOf(t, c.Wait()); code != 9 {
-			t.Errorf("%v: exit code %d\n%s", sig, code, errw)
+			t.Errorf("%v: got exit code %d\n%s", sig, code, errw)
 		}
 		if got := recordings(t, store); len(got) != 1 || got[0] != "ready\ngot 1\ngot 2\ngot 3\n" {
-			t.Errorf("%v: recorded %q", sig, got)
+			t.Errorf("%v: got recorded %q", sig, got)
 		}
 	}
 }
 
-// What a command leaves running holds nobody up for ever, and a reader that has enough ends
-// the command as it would end it without exec.
+// Processes that a command leaves do not block exec for ever. A reader that closes the pipe ends the command as it
+// would without exec.
 func TestExecEnds(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	c, errw := executed(t, store, "--linger", "200ms", "--", "sh", "-c", "sleep 60 2>&- & echo one")
 	began := time.Now()
 	if out, err := c.Output(); err != nil || string(out) != "one\n" || time.Since(began) > 30*time.Second {
-		t.Errorf("%q, %v, after %v\n%s", out, err, time.Since(began), errw)
+		t.Errorf("got %q, %v, after %v\n%s", out, err, time.Since(began), errw)
 	}
 
 	c, errw = executed(t, store, "--linger", "200ms", "--", "yes")
@@ -195,12 +195,11 @@ func TestExecEnds(t *testing.T) {
 	}
 	out.Close()
 	if code := codeOf(t, c.Wait()); code != 128+int(syscall.SIGPIPE) {
-		t.Errorf("exit code %d\n%s", code, errw)
+		t.Errorf("got exit code %d\n%s", code, errw)
 	}
 }
 
-// While the owner of the store stands still nothing holds a command up; what it printed is in
-// the store later, once.
+// While the owner of the store is stopped, no command has to wait. Its output reaches the store later, once.
 func TestExecWithoutOwner(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	output(t, strings.NewReader(`{"role":"user","content":"hello"}`), store, "tally", "append", "s")
@@ -211,10 +210,10 @@ func TestExecWithoutOwner(t *testing.T) {
 	c, errw := executed(t, store, "--linger", "100ms", "--", "sh", "-c", "echo one; echo two")
 	out, err := c.Output()
 	if err != nil || string(out) != "one\ntwo\n" || !strings.Contains(errw.String(), "not in the store yet") {
-		t.Errorf("%q, %v\n%s", out, err, errw)
+		t.Errorf("got %q, %v\n%s", out, err, errw)
 	}
 	if list := left(t, store); len(list) != 1 {
-		t.Errorf("left %q", list)
+		t.Errorf("got recordings left %q", list)
 	}
 	if err := owner.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -224,15 +223,15 @@ func TestExecWithoutOwner(t *testing.T) {
 		t.Errorf("%v\n%s", err, errw)
 	}
 	if got := recordings(t, store); strings.Join(got, "|") != "three\n|one\ntwo\n" && strings.Join(got, "|") != "one\ntwo\n|three\n" {
-		t.Errorf("recorded %q", got)
+		t.Errorf("got recorded %q", got)
 	}
 	if list := left(t, store); len(list) > 0 {
-		t.Errorf("left %q", list)
+		t.Errorf("got recordings left %q", list)
 	}
 }
 
-// A recorder that is killed loses none of the lines that it had written down, and the next one
-// has each of them once, whether the store had them before or not.
+// A killed recorder loses no line that it had written down. The next recorder stores each of them once, whether the
+// store had it before or not.
 func TestExecIsKilled(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	kills := testkit.Times(4)
@@ -253,7 +252,7 @@ func TestExecIsKilled(t *testing.T) {
 		}
 		for giveUp := time.Now().Add(within); len(left(t, store)) <= i; time.Sleep(time.Millisecond) {
 			if time.Now().After(giveUp) {
-				t.Fatalf("nothing is written down\n%s", errw)
+				t.Fatalf("got nothing written down\n%s", errw)
 			}
 		}
 		c.Process.Kill()
@@ -265,7 +264,7 @@ func TestExecIsKilled(t *testing.T) {
 	}
 	got := recordings(t, store)
 	if len(got) != kills+1 {
-		t.Fatalf("%d recordings of %d\n%s", len(got), kills+1, errw)
+		t.Fatalf("got %d recordings, want %d\n%s", len(got), kills+1, errw)
 	}
 	for _, printed := range got {
 		if printed == "last\n" {
@@ -275,12 +274,12 @@ func TestExecIsKilled(t *testing.T) {
 		run := strings.Fields(lines[0])[1]
 		for i, line := range lines[:len(lines)-1] {
 			if want := fmt.Sprintf("run %s line %d\n", run, i); line != want {
-				t.Fatalf("line %d is %q, want %q", i, line, want)
+				t.Fatalf("line %d: got %q, want %q", i, line, want)
 			}
 		}
 	}
 	if list := left(t, store); len(list) > 0 {
-		t.Errorf("left %q", list)
+		t.Errorf("got recordings left %q", list)
 	}
 }
 
@@ -298,10 +297,10 @@ func TestExecOnFullDisk(t *testing.T) {
 	c.Env = append(c.Env, "XDG_STATE_HOME="+disk)
 	out, err := c.Output()
 	if err != nil || bytes.Count(out, []byte("\n")) != 5000 || !strings.Contains(errw.String(), "not all was recorded: ") {
-		t.Errorf("%d bytes, %v\n%s", len(out), err, errw)
+		t.Errorf("got %d bytes, %v\n%s", len(out), err, errw)
 	}
 	got := recordings(t, store)
 	if len(got) != 1 || len(got[0]) < 100_000 || !bytes.HasPrefix(out, []byte(got[0])) {
-		t.Errorf("recorded %d, of %d bytes", len(got), len(strings.Join(got, "")))
+		t.Errorf("got %d recorded lines of %d bytes", len(got), len(strings.Join(got, "")))
 	}
 }

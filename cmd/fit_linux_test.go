@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// Output with paths, sizes and times has no golden file: it must fit every terminal, and have the same words as in a
+// Output with paths, sizes and times has no golden file. It must fit every terminal, and have the same words as in a
 // pipe.
 func TestFitsTheTerminal(t *testing.T) {
 	store := goldenStore(t)
@@ -17,7 +17,7 @@ func TestFitsTheTerminal(t *testing.T) {
 	output(t, nil, store, "tally", "backup", filepath.Join(out, "older"))
 	for name, c := range map[string]struct {
 		line string
-		once bool // what it says is another thing each time
+		once bool // the output differs from run to run
 	}{
 		"status":         {line: "status", once: true},
 		"config":         {line: "config", once: true}, // its paths may be longer than a line
@@ -63,7 +63,7 @@ func TestFitsTheTerminal(t *testing.T) {
 				text, _ := onTerminal(t, columns, 1000, looking(t, store, []string{"NO_COLOR=1", "PAGER="}, args(columns)...))
 				mustFit(t, text, columns)
 				if a, b := strings.Fields(text), strings.Fields(string(piped)); !c.once && columns > 40 && fmt.Sprint(a) != fmt.Sprint(b) {
-					t.Errorf("at %d columns it says\n%s\nand in a pipe\n%s", columns, text, piped)
+					t.Errorf("at %d columns: got\n%s\nin a pipe\n%s", columns, text, piped)
 				}
 			}
 		})

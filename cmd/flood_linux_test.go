@@ -21,7 +21,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// limited runs a program that may have so many descriptors.
+// limited runs a program with a limit of descriptors.
 func limited(ctx context.Context, store string, descriptors int, args ...string) *exec.Cmd {
 	c := command(ctx, store, "tally", args...)
 	c.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$@"`, descriptors), "sh"}, c.Args...)
@@ -36,7 +36,7 @@ type flooded struct {
 	store   string
 	process *exec.Cmd
 	errw    *toldText
-	listen  string // the URL for everybody else
+	listen  string // the URL for other users
 	env     []string
 }
 
@@ -72,7 +72,7 @@ func (f *flooded) stop() {
 		f.t.Fatal(err)
 	}
 	if err := f.process.Wait(); err != nil {
-		f.t.Errorf("the owner ends with %v:\n%s", err, f.errw)
+		f.t.Errorf("the owner: got %v:\n%s", err, f.errw)
 	}
 }
 
@@ -106,7 +106,7 @@ func (f *flooded) appender(session string, args ...string) *appender {
 	f.t.Helper()
 	a := &appender{t: f.t, who: session, acks: make(chan ackLine), ended: make(chan error, 1), errw: new(bytes.Buffer)}
 	c := command(f.ctx, f.store, "tally", append([]string{"append", session, "-o", "jsonl"}, args...)...)
-	if len(args) > 0 { // of another machine
+	if len(args) > 0 { // as from another machine
 		c.Args = c.Args[:len(c.Args)-2]
 	}
 	c.Env, c.Stderr = append(c.Environ(), f.env...), a.errw
@@ -148,7 +148,7 @@ func (a *appender) append() {
 		}
 		a.acked = append(a.acked, ack.Offset)
 	case <-time.After(within):
-		a.t.Fatalf("%s waits for its acknowledgement %d", a.who, len(a.acked))
+		a.t.Fatalf("%s got no acknowledgement %d in time", a.who, len(a.acked))
 	}
 }
 
@@ -158,12 +158,12 @@ func (a *appender) close() {
 	for range a.acks {
 	}
 	if err := <-a.ended; err != nil {
-		a.t.Errorf("%s ends with %v:\n%s", a.who, err, a.errw)
+		a.t.Errorf("%s: got %v:\n%s", a.who, err, a.errw)
 	}
 }
 
-// strangers hold so many sockets at addresses, each open until the other side closes it, and
-// then again. They send nothing, noise, or half of a TLS handshake.
+// strangers hold a number of sockets at addresses. Each is open until the other side closes it, and then opened again.
+// They send nothing, noise, or half of a TLS handshake.
 func strangers(n int, addresses ...string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -204,7 +204,7 @@ func hostOf(t *testing.T, at string) string {
 	return u.Host
 }
 
-// localURL is where an owner lets processes of its user in.
+// localURL returns the address for processes of the owner's user.
 func (f *flooded) localURL() string {
 	f.t.Helper()
 	var said struct{ URL string }
@@ -218,8 +218,8 @@ func (f *flooded) localURL() string {
 	return said.URL
 }
 
-// Strangers who open connections take nothing from an owner and from those who may be there:
-// not from those who are, nor from those who come meanwhile.
+// Connections of strangers take nothing from an owner and from permitted processes, neither from those that are
+// connected nor from new ones.
 func TestFlood(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
@@ -253,7 +253,7 @@ func floodListener(t *testing.T, ctx context.Context) {
 	}
 	t.Logf("the owner held %d connections and %d other descriptors, with %d appends", held, others, len(away.acked)+len(here.acked))
 	if held > 80 || held < 10 { // 64 connections, and two listeners
-		t.Errorf("the owner held %d connections of 128 descriptors", held)
+		t.Errorf("got %d connections of 128 descriptors", held)
 	}
 	late, lateHere := f.appender("late", "--server", f.listen), f.appender("late-here")
 	late.append()
@@ -265,18 +265,18 @@ func floodListener(t *testing.T, ctx context.Context) {
 		a.close()
 		got := output(t, nil, f.store, "tally", "log", a.who, "-o", "jsonl")
 		if n := len(jsonLines[logLine](t, strings.NewReader(got))); n != len(a.acked) {
-			t.Errorf("%s has %d events, and %d were acknowledged", a.who, n, len(a.acked))
+			t.Errorf("%s: got %d events, want %d", a.who, n, len(a.acked))
 		}
 	}
 	f.stop()
 	if n := strings.Count(f.errw.String(), "\n"); n > 4 || !strings.Contains(f.errw.String(), "connections were not let in") {
-		t.Errorf("the owner said %d lines:\n%s", n, f.errw)
+		t.Errorf("the owner: got %d lines:\n%s", n, f.errw)
 	}
 	output(t, nil, f.store, "tally", "verify")
 }
 
-// With more processes than descriptors, some wait; nobody is refused for good, and the owner
-// goes on.
+// If more processes connect than the owner has descriptors, some wait. No process is refused for good, and the owner
+// keeps running.
 func floodOwner(t *testing.T, ctx context.Context) {
 	f := mustFlood(t, ctx, 64)
 	var all []*appender
@@ -301,7 +301,7 @@ func floodOwner(t *testing.T, ctx context.Context) {
 				a.acked = append(a.acked, ack.Offset)
 			}
 			if err := <-a.ended; err != nil && !strings.Contains(a.errw.String(), "has reached its limit of connections") {
-				t.Errorf("%s ends with %v:\n%s", a.who, err, a.errw)
+				t.Errorf("%s: got %v:\n%s", a.who, err, a.errw)
 			}
 		})
 	}
@@ -317,7 +317,7 @@ func floodOwner(t *testing.T, ctx context.Context) {
 	after.close()
 	f.stop()
 	if n := strings.Count(output(t, nil, f.store, "tally", "log", "-o", "jsonl", "--all-sessions"), "\n"); n != done+1 {
-		t.Errorf("%d events are stored, and %d were acknowledged", n, done+1)
+		t.Errorf("got %d stored events, want %d", n, done+1)
 	}
 	output(t, nil, f.store, "tally", "verify")
 }

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// show -f shows a session, then each turn as it comes and where a rewind leads, on a
-// terminal without a pager, until Ctrl-C: as the owner of the store, and attached to
-// another one.
+// On a terminal, show -f prints a session without a pager, then each new turn and the target of each rewind, until
+// Ctrl-C. It does so as the owner of the store, and attached to another owner.
 func TestShowFollows(t *testing.T) {
 	for _, owned := range []bool{false, true} {
 		t.Run(map[bool]string{false: "as owner", true: "attached"}[owned], func(t *testing.T) {
@@ -38,7 +37,7 @@ func TestShowFollows(t *testing.T) {
 			term.press("\x03")
 			screen, code := term.end(c)
 			if code != 130 || strings.Contains(screen, "not of this session") || !strings.Contains(screen, "\n#2  @3\n  user       second\n") || !strings.Contains(screen, "\n#3  @7\n  user       third\n") {
-				t.Errorf("code %d:\n%s", code, screen)
+				t.Errorf("got code %d:\n%s", code, screen)
 			}
 		})
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// Whatever the ids of sessions and the names of files are that events carry, nothing is
-// written but where the user said, and no link on the way is followed out of there.
+// Ids of sessions and names of files in events cannot make tally write outside of the user's target, and no link on
+// the way is followed out of it.
 func TestForeignNames(t *testing.T) {
 	folder, err := filepath.Abs("testdata/cases/31-secrets-by-name")
 	if err != nil {
@@ -94,7 +94,7 @@ func TestForeignNames(t *testing.T) {
 		}
 		runCase(t, env, caseStep{run: "tally fork claude/-srv-shop/" + id + " --as claude-code 2>&1", exit: 1, has: []string{"is not written: .*escapes"}})
 		if got := filesOf(t, elsewhere); len(got) > 0 {
-			t.Errorf("behind the link lies %v", got)
+			t.Errorf("the link's target: got %v", got)
 		}
 	})
 }
@@ -108,7 +108,7 @@ func homeOf(env []string) string {
 	return ""
 }
 
-// filesOf returns the paths below a folder, but for what tests write there.
+// filesOf returns the paths below a folder, except those that tests write.
 func filesOf(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -123,11 +123,11 @@ func filesOf(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// mustHave checks that no file came to a home, nor beside it.
+// mustHave fails if a file was added to a home, or beside it.
 func mustHave(t *testing.T, home string, before []string) {
 	t.Helper()
 	if now := filesOf(t, home); len(now) != len(before) {
-		t.Errorf("the home has %q, and had %q", now, before)
+		t.Errorf("the home: got %q, want %q", now, before)
 	}
 	for _, path := range []string{filepath.Join(filepath.Dir(home), "outside"), filepath.Join(filepath.Dir(home), "outside.jsonl"), "/tmp/tally-outside.jsonl", filepath.Join(filepath.Dir(home), "x")} {
 		if exists(path) {

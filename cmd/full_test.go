@@ -17,9 +17,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// On a full disk appends are refused and everything else goes on: views and
-// snapshots leave the reserve alone, a process that starts when not a byte is free reads
-// as ever, and when there is room again appends work.
+// On a full disk appends are refused, and all else continues: views and snapshots leave the reserve free, and a
+// process that starts when no byte is free reads as always. With free space again, appends work.
 func TestFullDiskIsRead(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
@@ -60,7 +59,7 @@ func TestFullDiskIsRead(t *testing.T) {
 		acked += strings.Count(out, `"offset"`)
 	}
 	if code != 7 {
-		t.Errorf("an append on a full disk ended with %d, want 7", code)
+		t.Errorf("an append on a full disk: got code %d, want 7", code)
 	}
 	looks := [][]string{{"ls"}, {"show", "s0", "--last", "1"}, {"log", "s0", "-o", "jsonl"}, {"search", "w1x7919", "--limit", "1"}, {"status"}, {"verify"}, {"ls"}}
 	look := func(when string) {
@@ -68,20 +67,20 @@ func TestFullDiskIsRead(t *testing.T) {
 		for _, args := range looks {
 			out, code := run("", args...)
 			if args[0] == "verify" && code == 7 && strings.Contains(out, "no space left") {
-				continue // it cannot look at the views
+				continue // the command cannot read the views
 			}
 			want := 0
 			if args[0] == "status" {
 				want = 7 // nothing can be appended
 			}
 			if code != want {
-				t.Errorf("%s: %s ended with %d: %s", when, args[0], code, out)
+				t.Errorf("%s: %s: got code %d: %s", when, args[0], code, out)
 			}
 		}
 	}
 	look("full")
 	if n := free(); n < 24<<20 {
-		t.Errorf("%d MiB are free: views or snapshots took of the reserve", n>>20)
+		t.Errorf("got %d MiB free: views or snapshots used the reserve", n>>20)
 	}
 	// Lost views are not rebuilt from the reserve.
 	views := []string{"views.db", "views.db-wal", "views.db-shm", "search.db", "search.db-wal", "search.db-shm", "work.db", "work.db-wal", "work.db-shm"}
@@ -102,11 +101,11 @@ func TestFullDiskIsRead(t *testing.T) {
 	mustRun(t, "fallocate", "-l", fmt.Sprint(free()-left), filler)
 	for _, args := range [][]string{{"ls"}, {"search", "w1x7919", "--limit", "1"}, {"show", "s0", "--last", "1"}} {
 		if out, code := run("", args...); code != 0 {
-			t.Errorf("half of the reserve is left: %s ended with %d: %s", args[0], code, out)
+			t.Errorf("half of the reserve is left: %s: got code %d: %s", args[0], code, out)
 		}
 	}
 	if n := free(); n < left-(1<<20) {
-		t.Errorf("of %d MiB %d are free: views were made of the reserve", left>>20, n>>20)
+		t.Errorf("of %d MiB: got %d free: views used the reserve", left>>20, n>>20)
 	}
 	move(aside, store)
 	ballast := filepath.Join(disk, "ballast")
@@ -123,11 +122,11 @@ func TestFullDiskIsRead(t *testing.T) {
 		}
 	}
 	if n := free(); n > 4096 {
-		t.Fatalf("%d bytes are free", n)
+		t.Fatalf("got %d bytes free", n)
 	}
 	look("not a byte free")
 	if out, code := run(`{"role":"user","content":"x"}`, "append", "s0"); code != 7 {
-		t.Errorf("an append ended with %d: %s", code, out)
+		t.Errorf("an append: got code %d: %s", code, out)
 	}
 	for _, name := range views {
 		if err := os.Remove(filepath.Join(store, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -140,7 +139,7 @@ func TestFullDiskIsRead(t *testing.T) {
 	_ = exec.Command("cp", "/dev/zero", filepath.Join(disk, "more")).Run() // ends when nothing is left
 	for _, args := range [][]string{{"ls"}, {"search", "w1x7919", "--limit", "1"}} {
 		if out, code := run("", args...); code != 0 {
-			t.Errorf("without views: %s ended with %d: %s", args[0], code, out)
+			t.Errorf("without views: %s: got code %d: %s", args[0], code, out)
 		}
 	}
 	for _, name := range []string{ballast, filler, filepath.Join(disk, "more")} {
@@ -150,19 +149,19 @@ func TestFullDiskIsRead(t *testing.T) {
 	}
 	mustRun(t, "sync", "-f", disk)
 	if out, code := run(`{"role":"user","content":"again"}`, "append", "again"); code != 0 {
-		t.Errorf("with room again an append ended with %d: %s", code, out)
+		t.Errorf("with free space again, an append: got code %d: %s", code, out)
 	}
 	if out, code := run("", "verify"); code != 0 {
-		t.Errorf("verify ended with %d: %s", code, out)
+		t.Errorf("verify: got code %d: %s", code, out)
 	}
 	if out, _ := run("", "log", "again", "-o", "jsonl"); strings.Count(out, "\n") < 1 {
-		t.Errorf("what was appended at the end: %s", out)
+		t.Errorf("the last append: got %s", out)
 	}
 	t.Logf("%d events were acknowledged before the disk was full", acked)
 }
 
-// On a full disk a command that reads answers, and reports the disk in one line. Status says that
-// appends are refused, and why.
+// On a full disk a reading command answers, and reports the disk in one line. Status says that appends are refused,
+// and why.
 func TestFullDiskIsReportedOnce(t *testing.T) {
 	t.Run("B-27 one line, and the status says that appends are refused", func(t *testing.T) {
 		testkit.Needs(t, os.Getuid() == 0, "root, to mount a file system")
@@ -175,17 +174,17 @@ func TestFullDiskIsReportedOnce(t *testing.T) {
 		}
 		output(t, strings.NewReader(`{"role":"user","content":"plum"}`), store, "tally", "append", "s")
 		if a := ask(t, "", store, "status"); a.code != 0 || strings.Contains(a.out, "refused") {
-			t.Fatalf("with room: code %d: %v", a.code, a)
+			t.Fatalf("with free space: got code %d: %v", a.code, a)
 		}
 		mustRun(t, "fallocate", "-l", "50M", filepath.Join(disk, "half"))
 		status := func(when string) {
 			t.Helper()
 			a := ask(t, "", store, "status")
 			if a.code != 7 || !strings.Contains(a.out, "refused: store full") || strings.Contains(a.out, "acks are") || strings.Count(a.err, "\n") > 1 {
-				t.Errorf("%s: code %d: %v", when, a.code, a)
+				t.Errorf("%s: got code %d: %v", when, a.code, a)
 			}
 			if a := ask(t, "", store, "status", "-o", "json"); a.code != 7 || !strings.Contains(a.out, `"refused": "store full`) {
-				t.Errorf("%s: code %d: %v", when, a.code, a)
+				t.Errorf("%s: got code %d: %v", when, a.code, a)
 			}
 		}
 		status("in the reserve")
@@ -198,7 +197,7 @@ func TestFullDiskIsReportedOnce(t *testing.T) {
 				a := ask(t, "", store, strings.Fields(args)...)
 				lines := strings.Split(strings.TrimSpace(strings.NewReplacer("as of @3", "", "times are in UTC\n", "").Replace(a.err)), "\n")
 				if a.code != 0 || !strings.Contains(a.out, want) || len(lines) != 1 {
-					t.Errorf("%s: %s: code %d, %d lines: %v", when, args, a.code, len(lines), a)
+					t.Errorf("%s: %s: got code %d, %d lines: %v", when, args, a.code, len(lines), a)
 				}
 			}
 		}

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files in testdata")
 
-// To look at what a change does to them: go test ./cmd -run TestGolden -update, and git diff.
+// To see how a change affects the golden files: go test ./cmd -run TestGolden -update, and git diff.
 
 // chat is the session of testdata/golden/chat.jsonl.
 const chat = "4f1c2a90-7d3e-4a53-9b0e-2f6d8c1b7e55"
@@ -58,9 +58,9 @@ var goldens = map[string]string{
 	"rewind":         "rewind " + chat + " --to #1 --dry-run",
 }
 
-// Every command that shows something at every width, in a pipe and on a terminal, over
-// one store. What they print is in testdata/golden: it was looked at. No line is wider
-// than the terminal; COLUMNS makes a pipe as wide; and colours add nothing.
+// Every showing command runs at every width, in a pipe and on a terminal, on one store. Its output equals the reviewed
+// file in testdata/golden. No line is wider than the terminal; COLUMNS limits the width of a pipe in the same way; and
+// colours add no text.
 func TestGolden(t *testing.T) {
 	store := goldenStore(t)
 	for name, line := range goldens {
@@ -89,29 +89,29 @@ func TestGolden(t *testing.T) {
 			golden(t, filepath.Join("testdata", "golden", name+".txt"), txtar.Format(&txtar.Archive{Comment: []byte("tally " + line + "\n"), Files: files}))
 
 			if narrow := piped("COLUMNS=80"); narrow != string(files[1].Data) {
-				t.Errorf("with COLUMNS=80 a pipe has\n%s\nand a terminal\n%s", narrow, files[1].Data)
+				t.Errorf("with COLUMNS=80, a pipe: got\n%s\nwant as on a terminal\n%s", narrow, files[1].Data)
 			}
 			if name == "search" {
-				return // in place of colours it marks the searched words
+				return // without colours, search marks the words with other characters
 			}
 			if plain := colour.ReplaceAllString(screen(80), ""); plain != string(files[1].Data) {
-				t.Errorf("without its colours it is\n%q\nand without colours\n%q", plain, files[1].Data)
+				t.Errorf("coloured output without its colours: got\n%q\nwant\n%q", plain, files[1].Data)
 			}
 		})
 	}
 }
 
-// colour is a control sequence that colours what follows, or ends that.
+// colour matches a control sequence that begins or ends a colour.
 var colour = regexp.MustCompile(`\x1b\[[0-9]+m`)
 
 func mustFit(t *testing.T, text string, columns int) {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, "--after ") {
-			continue // for the user to copy, in one piece
+			continue // one line for the user to copy
 		}
 		if width := uniseg.StringWidth(strings.TrimSuffix(line, "\n")); width > columns {
-			t.Errorf("%d columns on a terminal of %d: %q", width, columns, line)
+			t.Errorf("got %d columns on a terminal of %d: %q", width, columns, line)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-// looking prepares a command that shows something, without the terminal of the test.
+// looking prepares a reading command, without the terminal of the test.
 func looking(t *testing.T, store string, env []string, args ...string) *exec.Cmd {
 	c := command(t.Context(), store, "tally", args...)
 	for _, e := range c.Env {
@@ -144,8 +144,7 @@ func looking(t *testing.T, store string, env []string, args ...string) *exec.Cmd
 	return c
 }
 
-// goldenStore makes a store whose every time, id and offset is known, and an owner for it,
-// so that no command has to open it.
+// goldenStore makes a store with fixed times, ids and offsets, and an owner for it, so that no command has to open it.
 func goldenStore(t *testing.T) string {
 	t.Helper()
 	store := filepath.Join(t.TempDir(), "store")

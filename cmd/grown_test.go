@@ -17,8 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// Verification finds nothing in a healthy store, however its sessions grew and whenever their
-// snapshots were taken.
+// Verification finds nothing in a healthy store, however its sessions grew and whenever their snapshots were taken.
 func TestVerifyGrown(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
@@ -36,7 +35,7 @@ func TestVerifyGrown(t *testing.T) {
 		t.Parallel()
 		files, err := filepath.Glob(testkit.Data(t, "agents", "growth") + "/*.cuts")
 		if err != nil || len(files) == 0 {
-			t.Fatalf("%v, %v", files, err)
+			t.Fatalf("got files %v, %v", files, err)
 		}
 		for _, file := range files {
 			text, err := os.ReadFile(strings.TrimSuffix(file, ".cuts") + ".jsonl")
@@ -63,14 +62,14 @@ func TestVerifyGrown(t *testing.T) {
 		store := filepath.Join(t.TempDir(), "store")
 		for _, name := range [][]string{{"claude", "projects"}, {"agents"}, {"tally", "travel"}} {
 			c := command(t.Context(), store, "tally", "import", testkit.Data(t, name...))
-			_, _ = c.CombinedOutput() // a file of no known agent is named
+			_, _ = c.CombinedOutput() // watch reports a file of no known agent
 		}
 		keepAtRandom(t, store, 60)
 		output(t, nil, store, "tally", "verify")
 	})
 }
 
-// grownSession is a transcript whose results are of very different size, as real ones are.
+// grownSession returns a transcript whose results differ in size as much as real ones.
 func grownSession(seed uint64) []byte {
 	r := rand.New(rand.NewPCG(seed, 21))
 	text := func(n int) string { return strings.Repeat("cake flour ", 1+n/11) }
@@ -98,7 +97,7 @@ func grownSession(seed uint64) []byte {
 	return []byte(b.String())
 }
 
-// mustVerifyGrown has a file grow in so many steps.
+// mustVerifyGrown lets a file grow in a number of steps.
 func mustVerifyGrown(t *testing.T, text []byte, steps int) {
 	t.Helper()
 	var cuts []int
@@ -108,7 +107,7 @@ func mustVerifyGrown(t *testing.T, text []byte, steps int) {
 	mustGrow(t, text, cuts)
 }
 
-// mustGrow has a watch see a file at each of its lengths, and wants the store to be sound.
+// mustGrow makes a watch read a file at each of its lengths, and verifies the store.
 func mustGrow(t *testing.T, text []byte, cuts []int) {
 	t.Helper()
 	store := filepath.Join(t.TempDir(), "store")
@@ -129,7 +128,7 @@ func mustGrow(t *testing.T, text []byte, cuts []int) {
 	output(t, nil, store, "tally", "verify")
 }
 
-// keepAtRandom takes snapshots of sessions at random ones of their records.
+// keepAtRandom takes snapshots of sessions at random records.
 func keepAtRandom(t *testing.T, store string, times int) {
 	t.Helper()
 	st, err := embedded.Open(t.Context(), embedded.Options{Backend: "local", Store: store})
@@ -146,7 +145,7 @@ func keepAtRandom(t *testing.T, store string, times int) {
 		records = append(records, rec)
 	}
 	if len(records) < 1000 {
-		t.Fatalf("%d records were imported", len(records))
+		t.Fatalf("got %d imported records", len(records))
 	}
 	for range times {
 		rec := records[rand.IntN(len(records))]

@@ -20,14 +20,14 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// soon bounds each wait: a loaded machine has time, and a fault is seen.
+// soon bounds each wait, with room for a loaded machine.
 const soon = time.Minute / 2
 
-// endures are commands that run until they are stopped.
+// endures lists commands that run until they are stopped.
 var endures = []string{"watch", "daemon run", "inbox run ci --open -- true", "queue work q -- true", "show s -f", "log s -f", "log --all-sessions -f", "doc watch", "inbox ls ci -f"}
 
-// A closed terminal ends every command that runs until it is stopped as SIGTERM does: the
-// store is left in order.
+// If its terminal is closed, each command that runs until it is stopped ends as with SIGTERM: with the same exit code,
+// and without an owner file.
 func TestHangup(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
@@ -41,7 +41,7 @@ func TestHangup(t *testing.T) {
 				term = 129
 			}
 			if hup != term || strings.Contains(said, "goroutine") {
-				t.Errorf("%s: exit code %d, want %d:\n%s", args, hup, term, said)
+				t.Errorf("%s: got exit code %d, want %d:\n%s", args, hup, term, said)
 			}
 		}
 	})
@@ -52,7 +52,7 @@ func TestHangup(t *testing.T) {
 // loses ends the shell whose terminal an owner has.
 func loses(t *testing.T, ctx context.Context) {
 	term, store := newTerminal(t, 80, 24), filepath.Join(t.TempDir(), "store")
-	ended, holds, err := os.Pipe() // the owner holds the other end as long as it runs, and is no child of the test
+	ended, holds, err := os.Pipe() // the owner, which is not the test's child, holds the other end until it ends
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,13 +70,13 @@ func loses(t *testing.T, ctx context.Context) {
 	}
 	term.slave.Close()
 	owns := filepath.Join(store, "owner.json")
-	for _, there := range []bool{true, false} { // in the end the store is left in order
+	for _, there := range []bool{true, false} { // at the end the owner file is gone
 		for deadline := time.Now().Add(soon); ; time.Sleep(time.Millisecond) {
 			if _, err := os.Stat(owns); (err == nil) == there {
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("wait until the store has an owner: %v", there)
+				t.Fatalf("the store did not reach this state in time: an owner exists: %v", there)
 			}
 		}
 		if there {
@@ -91,7 +91,7 @@ func loses(t *testing.T, ctx context.Context) {
 	output(t, nil, store, "tally", "ls")
 }
 
-// signalled runs a command that owns a store until the signal, and returns its exit code.
+// signalled runs a command that owns a store until it gets a signal, and returns its exit code.
 func signalled(t *testing.T, ctx context.Context, args string, sig syscall.Signal) (code int, said string) {
 	t.Helper()
 	store := filepath.Join(t.TempDir(), "store")
@@ -102,7 +102,7 @@ func signalled(t *testing.T, ctx context.Context, args string, sig syscall.Signa
 	}
 	c := command(ctx, store, "tally", strings.Fields(args)...)
 	var errw bytes.Buffer
-	c.Args = c.Args[:len(c.Args)-2] // what stands last may be a command's
+	c.Args = c.Args[:len(c.Args)-2] // the last arguments may belong to a command
 	c.Env, c.Dir, c.Stderr = append(c.Environ(), "TALLY_STORE="+store), filepath.Dir(store), &errw
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -128,15 +128,15 @@ func signalled(t *testing.T, ctx context.Context, args string, sig syscall.Signa
 	case <-ended:
 	case <-time.After(soon):
 		c.Process.Kill()
-		t.Fatalf("%s goes on after %v", args, sig)
+		t.Fatalf("%s still runs after %v", args, sig)
 	}
 	if _, err := os.Stat(owns); err == nil {
-		t.Errorf("%s, %v: the store is not left in order", args, sig)
+		t.Errorf("%s, %v: the owner file is still there", args, sig)
 	}
 	return c.ProcessState.ExitCode(), errw.String()
 }
 
-// toldText is a writer that can be waited on.
+// toldText is a writer with a method that waits for a text.
 type toldText struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -167,7 +167,7 @@ func (w *toldText) await(t *testing.T, want string) {
 		}
 		w.mu.Unlock()
 		if time.Now().After(deadline) {
-			t.Fatalf("wait for %q, it said %q", want, said)
+			t.Fatalf("got no %q in time, got %q", want, said)
 		}
 	}
 }
@@ -220,20 +220,20 @@ func rereads(t *testing.T, ctx context.Context) {
 	hangup("settings were not reloaded: --tls-cert")
 	must(bob.Flush())
 	if !bytes.Equal(first, leafOf(t, f.listen)) {
-		t.Error("another certificate is served")
+		t.Error("the certificate was replaced by an invalid one")
 	}
 
-	// Bob is gone, Ann has another password, the certificate is new.
+	// The new file has no Bob, another password for Ann, and a new certificate.
 	must(testkit.WriteCertificate(cert, key))
 	must(os.WriteFile(users, []byte("ann:changed\ncy:new\ndee:same\n"), 0o600))
 	hangup("Users and certificates were reloaded.")
 	if bytes.Equal(first, leafOf(t, f.listen)) {
-		t.Error("the certificate is the old one")
+		t.Error("got the old certificate")
 	}
 	for who, want := range map[string]bool{"ann:secret": false, "ann:changed": true, "bob:other": false, "cy:new": true} {
 		user, password, _ := strings.Cut(who, ":")
 		if comes(user, password) != want {
-			t.Errorf("%s is let in: %v", who, !want)
+			t.Errorf("%s: got a login %v", who, !want)
 		}
 	}
 	var cut []string
@@ -242,15 +242,15 @@ func rereads(t *testing.T, ctx context.Context) {
 		case user := <-gone:
 			cut = append(cut, user)
 		case <-time.After(soon):
-			t.Fatalf("wait until ann and bob are cut off: only %q", cut)
+			t.Fatalf("got only %q disconnected, want ann and bob", cut)
 		}
 	}
 	if slices.Sort(cut); strings.Join(cut, " ") != "ann bob" {
-		t.Errorf("cut off: %q", cut)
+		t.Errorf("got %q disconnected", cut)
 	}
 	must(dee.Flush())
 
-	// Settings: bad ones, then others.
+	// The daemons' settings are invalid first, and then changed.
 	settings := filepath.Join(f.store+"-home", "tally", "config.toml")
 	must(os.MkdirAll(filepath.Dir(settings), 0o700))
 	must(os.WriteFile(settings, []byte("[daemons]\nrun = [\"none such\"]\n"), 0o600))
@@ -262,16 +262,16 @@ func rereads(t *testing.T, ctx context.Context) {
 	here.append()
 	here.close()
 	if !comes("cy", "new") {
-		t.Error("cy is not let in any more")
+		t.Error("cy is refused after the change")
 	}
 	if said := output(t, nil, f.store, "tally", "status", "-o", "json"); strings.Contains(said, `"dispatch"`) {
-		t.Errorf("the daemons are still those:\n%s", said)
+		t.Errorf("got the old daemons:\n%s", said)
 	}
 	f.stop()
 	output(t, nil, f.store, "tally", "verify")
 }
 
-// leafOf is the certificate that is served.
+// leafOf returns the certificate that an address serves.
 func leafOf(t *testing.T, at string) []byte {
 	t.Helper()
 	raw, err := net.Dial("tcp", hostOf(t, at))

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// BenchmarkHook measures how long an agent waits for a hook, which starts a program each time. -benchtime 500x yields a
-// meaningful p99. There is no store and no watch: neither makes a difference.
+// BenchmarkHook measures how long an agent waits for a hook, which starts a program each time. -benchtime 500x yields
+// a meaningful p99. There is no store and no watch: neither makes a difference.
 func BenchmarkHook(b *testing.B) {
 	const said = `{"session_id":"s","transcript_path":"/home/me/.claude/projects/shop/s.jsonl","cwd":"/","tool_response":"`
 	for _, c := range []struct {
 		name  string
 		write func(io.Writer) error
-		open  bool // it is not closed
+		open  bool // the input is not closed
 	}{
 		{"whole", text(said + `"}`), false},
 		{"broken", text(said[:40]), false},
@@ -54,7 +54,7 @@ func endlessly(w io.Writer, first string) error {
 	return err
 }
 
-// hook runs a hook with an input, and returns how long that took.
+// hook runs a hook with an input, and returns its running time.
 func hook(b *testing.B, store string, write func(io.Writer) error, isOpen bool) time.Duration {
 	b.Helper()
 	in, out, err := os.Pipe()
@@ -71,7 +71,7 @@ func hook(b *testing.B, store string, write func(io.Writer) error, isOpen bool) 
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		_ = write(out) // it need not be read
+		_ = write(out) // the hook may not read it all
 		if !isOpen {
 			out.Close()
 		}

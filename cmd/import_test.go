@@ -18,8 +18,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit/gentree"
 )
 
-// An import of many sessions that is killed in the middle and run again is whole,
-// stays small, and says how far it has got.
+// An import of many sessions that was killed and is repeated imports everything, in bounded memory, and reports its
+// progress.
 func TestImportIsKilledAndStaysSmall(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
@@ -39,9 +39,9 @@ func TestImportIsKilledAndStaysSmall(t *testing.T) {
 	}
 	var used int64
 	began := time.Now()
-	for try := 0; report.Events == 0; try++ { // until it was killed before all was in
+	for try := 0; report.Events == 0; try++ { // until an import was killed before its end
 		if try == 5 {
-			t.Fatal("each import was done before it could be killed")
+			t.Fatal("each import ended before it was killed")
 		}
 		store = filepath.Join(dir, fmt.Sprint("store", try))
 		killedImport(t, store, tree)
@@ -57,17 +57,17 @@ func TestImportIsKilledAndStaysSmall(t *testing.T) {
 			t.Fatal(err)
 		}
 		if report.Sessions != sessions {
-			t.Fatalf("the second run came to %+v", report)
+			t.Fatalf("the second run: got %+v", report)
 		}
 		if !strings.Contains(errw.String(), `"kind":"status"`) && time.Since(again) > 10*time.Second {
-			t.Errorf("no progress was shown:\n%s", errw.String())
+			t.Errorf("got no progress:\n%s", errw.String())
 		}
 	}
 	server := peakMemory(t, command(t.Context(), store, "tally", "status"))
 	t.Logf("%d sessions, %d events in the second run, %d MB read; peak memory %d MB, of a process that only opens the store %d MB; %v in all",
 		report.Sessions, report.Events, report.Bytes>>20, used>>20, server>>20, time.Since(began).Round(time.Millisecond))
 	if used-server > 200<<20 {
-		t.Errorf("the import took %d MB beyond the server's %d MB", (used-server)>>20, server>>20)
+		t.Errorf("got %d MB beyond the server's %d MB", (used-server)>>20, server>>20)
 	}
 	exported := filepath.Join(dir, "out")
 	output(t, nil, store, "tally", "export", "--all", "--format", "tallydir", "-o", exported)
@@ -75,11 +75,11 @@ func TestImportIsKilledAndStaysSmall(t *testing.T) {
 		t.Errorf("the export differs: %v\n%.2000s", err, diff)
 	}
 	if third := output(t, nil, store, "tally", "import", tree); !strings.Contains(third, " 0 events added") {
-		t.Errorf("a third run: %s", third)
+		t.Errorf("a third run: got %s", third)
 	}
 }
 
-// killedImport imports a tree into a new store, and is killed when a third of its bytes are there.
+// killedImport imports a tree into a new store, and kills the import when a third of its bytes are stored.
 func killedImport(t *testing.T, store, tree string) {
 	t.Helper()
 	c := command(t.Context(), store, "tally", "import", tree)
@@ -95,11 +95,11 @@ func killedImport(t *testing.T, store, tree string) {
 	<-over
 }
 
-// filesSize is how many bytes the files below a folder have that somebody may be writing.
+// filesSize returns the size of the files below a folder to which another process may be writing.
 func filesSize(dir string) (n int64) {
 	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // it is not there yet, or no more
+			return nil // the file does not exist yet, or no more
 		}
 		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
 			n += info.Size()

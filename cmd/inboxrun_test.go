@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// A message or item that no command can be started for keeps nobody from those behind it.
+// A message or item for which no command can be started does not block the later ones.
 func TestUnstartable(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "store")
 	run := func(args ...string) (out string, code int) {
 		t.Helper()
-		ctx, stop := context.WithTimeout(t.Context(), time.Minute/2) // a message that is offered eight times keeps it for minutes
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute/2) // a message that blocks the command is offered eight times, for minutes
 		defer stop()
 		c := command(ctx, store, "tally", "inbox", "run", "ci", "--until-empty", "-o", "jsonl")
 		c.Args = append(append(c.Args, "--open", "--"), args...)
 		text, err := c.Output()
 		if ctx.Err() != nil {
-			t.Fatalf("inbox run %v does not end, it handed over:\n%s", args, text)
+			t.Fatalf("inbox run %v did not end, it delivered:\n%s", args, text)
 		}
 		if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
 			t.Fatal(err)
@@ -41,11 +41,11 @@ func TestUnstartable(t *testing.T) {
 			c.Stdin = strings.NewReader("hi\n")
 			out, err := c.CombinedOutput()
 			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() == 0 || !bytes.Contains(out, []byte("bytes, at most 512 are allowed")) {
-				t.Errorf("%s of 600 bytes: %v\n%s", flag, err, out)
+				t.Errorf("%s of 600 bytes: got %v\n%s", flag, err, out)
 			}
 		}
 		if out := output(t, nil, store, "tally", "inbox", "ls", "ci", "-o", "jsonl"); out != "" {
-			t.Errorf("it was sent: %s", out)
+			t.Errorf("the message was sent: %s", out)
 		}
 	})
 	t.Run("B-07 messages of before", func(t *testing.T) {
@@ -56,29 +56,29 @@ func TestUnstartable(t *testing.T) {
 		type handed struct{ Outcome, Error string }
 		lines := jsonLines[handed](t, strings.NewReader(out))
 		if len(lines) != len(fields)+1 || lines[len(fields)].Outcome != "seen" {
-			t.Fatalf("%+v", lines)
+			t.Fatalf("got %+v", lines)
 		}
 		for i, name := range []string{"TALLY_THREAD", "TALLY_MESSAGE", "TALLY_FROM", "TALLY_TYPE"} {
 			if want := (handed{"dead", name + " has 200000 bytes, and a command gets at most 1536"}); lines[i] != want {
-				t.Errorf("%s: %+v", fields[i], lines[i])
+				t.Errorf("%s: got %+v", fields[i], lines[i])
 			}
 		}
 		if told := output(t, nil, store, "tally", "inbox", "ls", "user", "-o", "jsonl"); strings.Count(told, `"malfunction":"refused"`) != 2 {
-			t.Errorf("the sender of the first and the last one is told %s", told)
+			t.Errorf("the sender of the first and the last message: got %s", told)
 		}
 	})
 	t.Run("B-07 a command that is gone", func(t *testing.T) {
 		output(t, strings.NewReader("again\n"), store, "tally", "inbox", "send", "ci")
 		if out, code := run(filepath.Join(t.TempDir(), "none")); code != 127 {
-			t.Errorf("exit code %d, %s", code, out)
+			t.Errorf("got exit code %d, %s", code, out)
 		}
 		if out := output(t, nil, store, "tally", "inbox", "ls", "ci", "--unread", "-o", "jsonl"); strings.Count(out, "\n") != 1 {
-			t.Errorf("unread are %s", out)
+			t.Errorf("got unread messages %s", out)
 		}
 	})
 }
 
-// longMessages are messages to ci, each with another member of 200,000 bytes.
+// longMessages returns messages to ci, each with another member of 200,000 bytes.
 func longMessages(t *testing.T, fields []string) string {
 	t.Helper()
 	var b bytes.Buffer

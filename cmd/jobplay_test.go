@@ -16,20 +16,20 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// jobPlay tells a copy of these tests to write jobs until it is killed.
+// jobPlay is the variable that makes a copy of these tests write jobs until it is killed.
 const jobPlay = "TALLY_TEST_JOBS"
 
-// jobScript is what it is told.
+// jobScript is the script of such a copy.
 type jobScript struct {
 	Store    string
 	Round    int
 	Writers  int
-	Buffered bool // calls return before what they appended is durable
-	Early    bool // what counts on something before it, as the store must not
+	Buffered bool // calls return before their events are durable
+	Early    bool // calls store data before the data that they depend on, which the store must not do
 }
 
-// playJobs runs writers on one job, each also on runs and a job of its own, and prints each call that has returned. If
-// standard input has the calls that are known to have returned, it checks them instead.
+// playJobs runs writers on one common job, and each of them on runs and a job of its own, and prints each call that
+// has returned. If standard input has the calls that are known to have returned, it checks them instead.
 func playJobs(text string) {
 	var c jobScript
 	ctx := context.Background()
@@ -52,7 +52,7 @@ func playJobs(text string) {
 }
 
 func (c jobScript) play(ctx context.Context) error {
-	// Segments are so small that the messages of a checkpoint are often in the one before.
+	// The segments are so small that the messages of a checkpoint are often in an earlier one.
 	srv, err := embedded.Start(ctx, embedded.ServerOptions{Dir: c.Store, NoSync: c.Buffered, SegmentBytes: 64 << 10})
 	if err != nil {
 		return err
@@ -78,10 +78,10 @@ func (c jobScript) play(ctx context.Context) error {
 	return <-failed
 }
 
-// theJob is the one that all writers work on.
+// theJob is the common job of all writers.
 const theJob = "j"
 
-// A jobStep is the n-th of a writer in a round. What it stores is known by these alone.
+// A jobStep is the n-th step of a writer in a round. Its data follow from these numbers.
 type jobStep struct{ Round, Writer, N int }
 
 func (s jobStep) String() string { return fmt.Sprintf("%d.%d.%d", s.Round, s.Writer, s.N) }
@@ -93,7 +93,7 @@ func jobAt(id string, steps int) perstack.Job {
 	return perstack.Job{ID: id, Status: perstack.JobRunning, CoordinatorExpertKey: "coder", TotalSteps: int64(steps), StartedAt: 1000}
 }
 
-// message is the i-th message of the step's writer.
+// message returns the i-th message of the step's writer.
 func (s jobStep) message(i int) events.Raw {
 	id := jobStep{s.Round, s.Writer, i}
 	return fmt.Appendf(nil, `{"id":"m%v","type":"userMessage","contents":[{"id":"p%v","type":"textPart","text":"%s"}]}`, id, id, strings.Repeat("<é>", 60))
@@ -112,7 +112,7 @@ func (s jobStep) event(id, typ string, payload ...events.Field) perstack.Event {
 	return perstack.Event{Type: typ, ID: id + s.String(), ExpertKey: "coder@1", Timestamp: int64(1000 + s.N), JobID: theJob, RunID: s.run(), StepNumber: int64(s.N), Payload: payload}
 }
 
-// called brings a message of its own; ended ends the step, and says what it used.
+// called adds a message of its own; ended ends the step with its usage.
 func (s jobStep) called() perstack.Event {
 	return s.event("e", "callTools", events.Field{Name: "newMessage", Value: s.message(10_000 + s.N)})
 }
@@ -121,10 +121,10 @@ func (s jobStep) ended() perstack.Event {
 	return s.event("f", "continueToNextStep", events.Field{Name: "step", Value: fmt.Appendf(nil, `{"usage":%s}`, usedByStep)})
 }
 
-// usedByStep is what each step used.
+// usedByStep is the usage of each step.
 var usedByStep = events.Raw(`{"inputTokens":5,"outputTokens":2,"reasoningTokens":1,"totalTokens":7,"cachedInputTokens":1}`)
 
-// pieces of a text that streams in.
+// pieces are the parts of a streamed text.
 var pieces = []string{"one ", "two ", "three"}
 
 func (s jobStep) piece(i int) perstack.Event {
@@ -139,10 +139,10 @@ func (s jobStep) setting() perstack.RunSetting {
 // jobPlayer makes calls.
 type jobPlayer struct {
 	st      *tally.Store
-	sampled *perstack.Handle // holds pieces of text back
+	sampled *perstack.Handle // buffers pieces of text
 }
 
-// step makes each call that writes, and says of each that it has returned.
+// step makes each writing call, and prints each that has returned.
 func (p *jobPlayer) step(ctx context.Context, s jobStep, early bool) error {
 	if early {
 		return storeEarly(ctx, p.st, s)
@@ -181,7 +181,7 @@ func (p *jobPlayer) step(ctx context.Context, s jobStep, early bool) error {
 	return nil
 }
 
-// stream records a text piece by piece. None is known to be stored until all are flushed.
+// stream records a text piece by piece. No piece is known to be stored until all are flushed.
 func (p *jobPlayer) stream(ctx context.Context, s jobStep) error {
 	for i := range pieces {
 		if _, err := p.sampled.Record(ctx, s.piece(i)); err != nil {
@@ -191,8 +191,8 @@ func (p *jobPlayer) stream(ctx context.Context, s jobStep) error {
 	return p.sampled.Flush(ctx)
 }
 
-// storeEarly stores a checkpoint and then the messages that it names, and what a step used
-// before the event that ends it.
+// storeEarly stores a checkpoint before the messages that it names, and a step's usage before the event that ends the
+// step.
 func storeEarly(ctx context.Context, st *tally.Store, s jobStep) error {
 	c, e, thread := s.checkpoint(), s.ended(), "early/"+s.String()
 	run, turns := events.RunRef{Kind: "expert", ID: c.RunID}, &events.TurnAppended{}
@@ -220,7 +220,7 @@ func storeEarly(ctx context.Context, st *tally.Store, s jobStep) error {
 	return nil
 }
 
-// jobSaid is a call that has returned, and the id of what it made, if that was not known.
+// jobSaid is a call that has returned, with the id that it created, if there is one.
 type jobSaid struct {
 	Call string
 	Step jobStep
@@ -239,15 +239,15 @@ func sayJob(s jobSaid) {
 
 // jobReport is the result of checking a copy of the store.
 type jobReport struct {
-	Lost  []string // that had returned
-	Half  []string // that is there by half
+	Lost  []string // calls that had returned
+	Half  []string // data that are stored in part
 	Twice []string
-	Sum   []string // that does not add up
+	Sum   []string // sums that are wrong
 }
 
 func (r jobReport) isClean() bool { return len(r.Lost)+len(r.Half)+len(r.Twice)+len(r.Sum) == 0 }
 
-// jobLook is a look at a store.
+// jobLook is a check of a store.
 type jobLook struct {
 	jobReport
 	c    jobScript
@@ -288,7 +288,7 @@ func (r jobReport) say() error {
 	return err
 }
 
-// lost notes a call that has returned and of which the effect is not there.
+// lost adds a call that has returned but has no effect in the store.
 func (l *jobLook) lost(s jobSaid, why any) {
 	l.Lost = append(l.Lost, fmt.Sprintf("%s %v: %v", s.Call, s.Step, why))
 }
@@ -297,8 +297,8 @@ func (l *jobLook) half(format string, args ...any) {
 	l.Half = append(l.Half, fmt.Sprintf(format, args...))
 }
 
-// jobs looks at the jobs: those of one writer are as it stored them last, and the common one
-// was updated as often as it was said, or once more by each writer that was killed.
+// jobs checks the jobs: those of one writer are as it stored them last. The common job was updated once for each
+// printed update, and at most once more for each killed writer.
 func (l *jobLook) jobs(ctx context.Context) error {
 	all, err := perstack.GetAllJobs(ctx, l.st)
 	if err != nil {
@@ -326,7 +326,7 @@ func (l *jobLook) jobs(ctx context.Context) error {
 	return nil
 }
 
-// checkpoints looks at each checkpoint, byte for byte, and at those that nobody was told of.
+// checkpoints checks each checkpoint, byte for byte, and also those whose call did not return.
 func (l *jobLook) checkpoints(ctx context.Context) error {
 	for s := range l.said {
 		want, from := s.Step.checkpoint(), s.Call
@@ -343,7 +343,7 @@ func (l *jobLook) checkpoints(ctx context.Context) error {
 			l.lost(s, err)
 		} else if err == nil && !sameRaw(want.Raw, have.Raw) {
 			l.lost(s, "it is another one")
-		} // what cannot be read is noted below
+		} // unreadable checkpoints are reported below
 	}
 	list, err := l.h.CheckpointList(ctx)
 	if err != nil {
@@ -366,7 +366,7 @@ func sameRaw(a, b func() (events.Raw, error)) bool {
 	return err1 == nil && err2 == nil && string(x) == string(y)
 }
 
-// settings looks at the settings, with their secrets.
+// settings checks the settings, with their secrets.
 func (l *jobLook) settings(ctx context.Context) error {
 	all, err := perstack.GetAllRuns(ctx, l.st)
 	if err != nil {
@@ -390,7 +390,7 @@ func (l *jobLook) settings(ctx context.Context) error {
 	return nil
 }
 
-// events looks at the events of each run, and at what the steps used.
+// events checks the events of each run, and the usage of the steps.
 func (l *jobLook) events(ctx context.Context) error {
 	runs, err := l.h.Runs(ctx)
 	if err != nil {
@@ -428,7 +428,7 @@ func deltaOf(e perstack.Event) (delta string) {
 	return delta
 }
 
-// event looks for an event that was said to be stored, or for a text.
+// event searches for an event whose call has returned, or for a text.
 func (l *jobLook) event(s jobSaid, byID map[string]perstack.Event, text string) {
 	want := s.Step.called()
 	switch s.Call {
@@ -448,8 +448,8 @@ func (l *jobLook) event(s jobSaid, byID map[string]perstack.Event, text string) 
 	}
 }
 
-// used adds up what the steps used: those that ended, each once. A cost may be missing only
-// of an end that nobody was told of.
+// used adds up the usage of the ended steps, each counted once. A cost may be missing only if the end's call did not
+// return.
 func (l *jobLook) used(ctx context.Context, ends int) error {
 	said := 0
 	for s := range l.said {
@@ -464,11 +464,11 @@ func (l *jobLook) used(ctx context.Context, ends int) error {
 	return err
 }
 
-// whole looks at the session: nothing in it is void, and no message is there twice.
+// whole checks the session: no record is rejected, and no message is stored twice.
 func (l *jobLook) whole(ctx context.Context) error {
 	o, err := l.st.Loader().Outline(ctx, l.h.Session().Subject(), 0)
 	if errors.Is(err, tally.ErrNotFound) {
-		return nil // killed before anything was stored
+		return nil // killed before the first event was stored
 	}
 	if err != nil {
 		return err
@@ -492,16 +492,15 @@ func (l *jobLook) whole(ctx context.Context) error {
 	return nil
 }
 
-// again makes the last calls of each writer once more: what returned adds nothing, and what
-// did not is there then, once. Those of a text and of Resume are not made again: a stream is
-// gone with its writer, and each Resume is a branch.
+// again repeats the last calls of each writer: a call that had returned adds nothing, another one is stored then,
+// once. Calls of a text and of Resume are not repeated: a stream ends with its writer, and each Resume is a branch.
 func (l *jobLook) again(ctx context.Context) error {
 	if !l.isClean() || l.c.Early {
 		return nil
 	}
 	var steps []jobStep
 	for w := range l.c.Writers {
-		last := 0 // in which the writer was, or with which it had just ended
+		last := 0 // the step that the writer was in, or had just ended
 		for s := range l.said {
 			if s.Step.Round == l.c.Round && s.Step.Writer == w {
 				last = max(last, s.Step.N)
@@ -520,7 +519,7 @@ func (l *jobLook) again(ctx context.Context) error {
 	return l.grown(ctx, "calls that were made again", func() error { return l.store(ctx, steps, false) })
 }
 
-// grown notes what calls append that should append nothing.
+// grown reports calls that append although they should not.
 func (l *jobLook) grown(ctx context.Context, by string, calls func() error) error {
 	before, err := l.st.Log.Head(ctx)
 	if err == nil {
@@ -536,7 +535,7 @@ func (l *jobLook) grown(ctx context.Context, by string, calls func() error) erro
 	return err
 }
 
-// store makes the calls of steps that may be made again, all or those that had returned.
+// store makes the repeatable calls of steps: all, or those that had returned.
 func (l *jobLook) store(ctx context.Context, steps []jobStep, returned bool) error {
 	for _, s := range steps {
 		for name, call := range map[string]func() error{

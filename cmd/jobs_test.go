@@ -13,8 +13,8 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// The list that is read from the catalog is that of GetAllJobs: its order, also of jobs that
-// started in one millisecond, and what it says of each.
+// A list of jobs from the catalog equals that of GetAllJobs: in its order, also of jobs that started in the same
+// millisecond, and in its columns.
 func TestJobsAreAllJobs(t *testing.T) {
 	dir := t.TempDir() + "/store"
 	st, err := embedded.Open(t.Context(), embedded.Options{Store: dir, Backend: "local", Source: "urn:test"})
@@ -51,12 +51,12 @@ func TestJobsAreAllJobs(t *testing.T) {
 			args = append(args, "--status", string(status))
 		}
 		if got := jobsListed(t, args); len(want) < 2 || fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%q: %v, want %v", status, got, want)
+			t.Errorf("%q: got %v, want %v", status, got, want)
 		}
 	}
 }
 
-// jobsListed is what a list of jobs says.
+// jobsListed is a job in a list.
 func jobsListed(t *testing.T, args []string) (list []string) {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -28,7 +28,7 @@ type logLine struct {
 	}
 }
 
-// input makes a stream of CloudEvents for several sessions.
+// input returns a stream of CloudEvents for several sessions.
 func input(sessions, each int) (text string, order map[string][]string) {
 	var b strings.Builder
 	order = make(map[string][]string)
@@ -42,8 +42,8 @@ func input(sessions, each int) (text string, order map[string][]string) {
 	return b.String(), order
 }
 
-// A process that is killed at any moment has lost no acknowledged event, stored none twice and kept the order of each
-// session. The same input again adds only the missing events.
+// A process that is killed at any moment loses no acknowledged event, stores no event twice and keeps the order of
+// each session. Repeating the input adds only the missing events.
 func TestKillAppend(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
@@ -61,8 +61,8 @@ func TestKillAppend(t *testing.T) {
 		c := command(ctx, store, "tally", "append", "-o", "jsonl")
 		var out, errw bytes.Buffer
 		c.Stdin, c.Stderr = strings.NewReader(text), &errw
-		// So many acknowledgements after the first that is new: however slow the machine
-		// is, it is killed while it appends, and further on each time.
+		// The process is killed a number of acknowledgements after the first new one: however slow the machine is, it
+		// is killed while it appends, and further on each time.
 		c.Stdout = &killer{out: &out, after: 1 + rand.IntN(3*each/kills), kill: func() { c.Process.Signal(os.Kill) }}
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
@@ -76,35 +76,34 @@ func TestKillAppend(t *testing.T) {
 		}
 		for _, ack := range jsonLines[ackLine](t, &out) {
 			if at, seen := acked[ack.ID]; seen && (at != ack.Offset || !ack.Duplicate) {
-				t.Fatalf("%s was acknowledged at %d and again at %d, duplicate %v", ack.ID, at, ack.Offset, ack.Duplicate)
+				t.Fatalf("%s was acknowledged at %d: got %d again, duplicate %v", ack.ID, at, ack.Offset, ack.Duplicate)
 			}
 			if ack.Durability != "durable" {
-				t.Fatalf("%s is %s", ack.ID, ack.Durability)
+				t.Fatalf("%s: got durability %s", ack.ID, ack.Durability)
 			}
 			acked[ack.ID] = ack.Offset
 		}
 		if len(acked) == before && len(acked) < len(order)*each {
-			t.Errorf("a process was killed before anything new was acknowledged: %d are", before)
+			t.Errorf("a process was killed before a new acknowledgement: got %d", before)
 		}
 		mustHold(t, store, acked, order, false)
 	}
 	if killed == 0 || len(acked) == 0 {
-		t.Fatalf("%d processes were killed before they were done, %d events were acknowledged by those: the test showed nothing", killed, len(acked))
+		t.Fatalf("got %d processes that were killed before their end, with %d acknowledged events: the test showed nothing", killed, len(acked))
 	}
 	last := output(t, strings.NewReader(text), store, "tally", "append", "-o", "jsonl")
 	for _, ack := range jsonLines[ackLine](t, strings.NewReader(last)) {
 		if at, seen := acked[ack.ID]; seen && at != ack.Offset {
-			t.Fatalf("%s moved from %d to %d", ack.ID, at, ack.Offset)
+			t.Fatalf("%s: got offset %d, want %d", ack.ID, ack.Offset, at)
 		}
 		acked[ack.ID] = ack.Offset
 	}
 	mustHold(t, store, acked, order, true)
 	output(t, nil, store, "tally", "verify")
-	t.Logf("%d of %d runs were killed before they were done", killed, kills)
+	t.Logf("%d of %d runs were killed before their end", killed, kills)
 }
 
-// killer is the output of a process that is killed once it acknowledged so many events
-// that nobody heard of before.
+// killer is the output of a process. It kills the process after a number of new acknowledgements.
 type killer struct {
 	out   *bytes.Buffer
 	after int
@@ -112,7 +111,7 @@ type killer struct {
 }
 
 func (k *killer) Write(p []byte) (int, error) {
-	for line := range bytes.Lines(p) { // of a line that comes in two parts at most one counts
+	for line := range bytes.Lines(p) { // of a line in two parts, at most one counts
 		if bytes.Contains(line, []byte(`"duplicate":false`)) {
 			if k.after--; k.after == 0 {
 				k.kill()
@@ -130,22 +129,22 @@ func mustHold(t *testing.T, store string, acked map[string]uint64, order map[str
 	for _, line := range jsonLines[logLine](t, strings.NewReader(output(t, nil, store, "tally", "log", "--all-sessions", "-o", "jsonl"))) {
 		id, sub := line.Event.ID, line.Event.Subject
 		if at, twice := found[id]; twice {
-			t.Fatalf("%s is stored at %d and at %d", id, at, line.Offset)
+			t.Fatalf("%s: got offsets %d and %d", id, at, line.Offset)
 		}
 		found[id] = line.Offset
 		if want := order[sub][next[sub]]; id != want {
-			t.Fatalf("%s: %s stands where %s belongs", sub, id, want)
+			t.Fatalf("%s: got %s, want %s", sub, id, want)
 		}
 		next[sub]++
 	}
 	for id, at := range acked {
 		if found[id] != at {
-			t.Fatalf("%s was acknowledged at %d, the log has it at %d", id, at, found[id])
+			t.Fatalf("%s was acknowledged at %d: got %d in the log", id, at, found[id])
 		}
 	}
 	for sub, ids := range order {
 		if whole && next[sub] != len(ids) {
-			t.Fatalf("%s has %d events, want %d", sub, next[sub], len(ids))
+			t.Fatalf("%s: got %d events, want %d", sub, next[sub], len(ids))
 		}
 	}
 }

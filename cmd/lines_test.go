@@ -14,14 +14,14 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// place is a store, as commands are told of it.
+// place is a store, with the arguments that name it.
 type place struct {
 	t    *testing.T
-	dir  string   // that commands run in
-	args []string // that name the store
+	dir  string   // the working directory of commands
+	args []string // arguments that name the store
 }
 
-// places runs a test on a store of this machine, and on somebody else's server.
+// places runs a test on a store of this machine, and on a server that others run.
 func places(t *testing.T, test func(p place)) {
 	for _, where := range []string{"local", "nats"} {
 		t.Run(where, func(t *testing.T) {
@@ -44,7 +44,7 @@ func places(t *testing.T, test func(p place)) {
 	}
 }
 
-// command prepares a command; the store is named before --, if that is there.
+// command prepares a command; the store is named before --, if -- is among the arguments.
 func (p place) command(stdin string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(p.t.Context(), filepath.Join(bin, "tally"), slices.Concat(args[:1], p.args, args[1:])...)
 	c.Dir, c.Stdin = p.dir, strings.NewReader(stdin)
@@ -52,7 +52,7 @@ func (p place) command(stdin string, args ...string) *exec.Cmd {
 	return c
 }
 
-// run runs a command and returns what it said, if it ends with a code.
+// run runs a command that must end with a code, and returns its output.
 func (p place) run(code int, stdin string, args ...string) string {
 	p.t.Helper()
 	c := p.command(stdin, args...)
@@ -60,7 +60,7 @@ func (p place) run(code int, stdin string, args ...string) string {
 	c.Stdout, c.Stderr = &out, &errw
 	_ = c.Run()
 	if got := c.ProcessState.ExitCode(); got != code {
-		p.t.Errorf("tally %q ends with code %d, want %d:\n%s", args, got, code, errw.String())
+		p.t.Errorf("tally %q: got code %d, want %d:\n%s", args, got, code, errw.String())
 	}
 	return out.String()
 }
@@ -69,12 +69,12 @@ func (p place) item(id string) itemLine {
 	p.t.Helper()
 	list := jsonLines[itemLine](p.t, strings.NewReader(p.run(0, "", "queue", "show", "q", id, "-o", "jsonl")))
 	if len(list) != 1 {
-		p.t.Fatalf("%d items are %s", len(list), id)
+		p.t.Fatalf("got %d items that are %s", len(list), id)
 	}
 	return list[0]
 }
 
-// A worker has a process for each item, and has the item until that is over.
+// A worker starts a process for each item, and holds the item until the process ends.
 func TestWorkLine(t *testing.T) {
 	testkit.NotUnderRace(t)
 	places(t, func(p place) {
@@ -85,14 +85,14 @@ func TestWorkLine(t *testing.T) {
 			got := p.item("a")
 			result, _ := got.History[0].Result.(map[string]any)
 			if in, err := os.ReadFile(filepath.Join(p.dir, "a.in")); got.State != "done" || result["did"] != "q a 1" || string(in) != `{"n": 1.0}` {
-				t.Errorf("%+v; it read %q, %v", got, in, err)
+				t.Errorf("got %+v; read %q, %v", got, in, err)
 			}
 		})
 		p.t.Run("D-46 the lease is renewed while the process lives", func(t *testing.T) {
 			p.run(0, "x", "queue", "add", "q", "--whole", "--id", "long")
 			p.run(0, "", "queue", "work", "q", "--once", "--worker", "w", "--", "sleep", "1")
 			if got := p.item("long"); got.State != "done" || len(got.History) != 1 {
-				t.Errorf("%+v", got)
+				t.Errorf("got %+v", got)
 			}
 		})
 		p.t.Run("D-46 the item of a process that dies, or of a worker that does, is handed out again", func(t *testing.T) {
@@ -114,14 +114,14 @@ func TestWorkLine(t *testing.T) {
 				tries = append(tries, try.Worker+" "+try.Outcome)
 			}
 			if all := strings.Join(tries, ", "); got.State != "done" || all != "first failed, second lost, third completed" {
-				t.Errorf("%s: %s", got.State, all)
+				t.Errorf("got %s: %s", got.State, all)
 			}
 		})
 	})
 }
 
-// What stands in a document, a message or an item is text, whatever is done with it; the
-// assertion of a commitment is run when it is named, and by nothing else.
+// The content of a document, a message or an item is text, whatever a command does with it. The assertion of a
+// commitment is run only by agent verify with its name.
 func TestAssertionLine(t *testing.T) {
 	testkit.NotUnderRace(t)
 	const id, text = "8f14e45f-ceea-467f-a0e6-6c1b1b1f1b1f", "$(touch ran); touch ran"
@@ -141,21 +141,21 @@ func TestAssertionLine(t *testing.T) {
 			} {
 				p.run(0, "", looks...)
 				if _, err := os.Stat(ran); !os.IsNotExist(err) {
-					t.Fatalf("tally %q runs it", looks)
+					t.Fatalf("tally %q ran the assertion", looks)
 				}
 			}
-			p.run(2, "", "agent", "verify", "kettle", "--run", "It boils") // nobody confirms it
+			p.run(2, "", "agent", "verify", "kettle", "--run", "It boils") // without a confirmation
 			if _, err := os.Stat(ran); !os.IsNotExist(err) {
-				t.Error("it was run without a word")
+				t.Error("the assertion was run without a confirmation")
 			}
 			p.run(1, "", "agent", "verify", "kettle", "--run", "It boils", "-y", "--timeout", "1m")
 			if _, err := os.Stat(ran); err != nil {
-				t.Error("it was not run")
+				t.Error("the assertion was not run")
 			}
 			p.run(0, "", "agent", "commit", "kettle", "It ends", "--assertion", "sleep 100")
 			p.run(1, "", "agent", "verify", "kettle", "--run", "It ends", "-y", "--timeout", "50ms")
 			if out := p.run(0, "", "agent", "show", "kettle"); !strings.Contains(out, "not over after 50ms") {
-				t.Errorf("%s", out)
+				t.Errorf("got %s", out)
 			}
 		})
 	})

@@ -16,12 +16,12 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// madeTurn is a turn of the tables of internal/agents/message, which were written by hand after
-// what makers document: its bytes, and what it says, each part on a line.
+// madeTurn is a turn of the tables of internal/agents/message, which were written by hand after the makers'
+// documentation: its bytes, and its parts, each on a line.
 type madeTurn struct {
 	name     string
 	bytes    []byte
-	response string // that it is a part of, "" if none is said
+	response string // the response that it belongs to; empty if the turn names no response
 	says     []string
 }
 
@@ -48,8 +48,8 @@ func madeTurns(t *testing.T, file string) (list []madeTurn) {
 	return list
 }
 
-// usage sums what the turns say that their responses took. A response of which several turns
-// say it counts once, with what the one says that has the most output.
+// usage sums the usage in the turns. A response that several turns mention counts once, with the values of the turn
+// with the most output.
 func usage(list []madeTurn) (sum events.Tokens) {
 	responses := make(map[string]events.Tokens)
 	for _, turn := range list {
@@ -76,7 +76,7 @@ var (
 	aWord = regexp.MustCompile(`[A-Za-z]{4,}`)
 )
 
-// words are the words of a part that stands on a line of the table, and of its tool's name.
+// words returns the words of a part on a line of the table, and of its tool's name.
 func words(line string) []string {
 	m := aPart.FindStringSubmatch(line)
 	if m == nil {
@@ -85,12 +85,12 @@ func words(line string) []string {
 	return aWord.FindAllString(strings.ReplaceAll(m[2], `\n`, " "), -1)
 }
 
-// Turns of every maker go through the program: show prints each word of texts, thoughts, calls and results, search
-// finds the turn by it, and cost counts their tokens once.
+// For the turns of every maker, show prints each word of texts, thoughts, calls and results, search finds the turn by
+// it, and cost counts their tokens once.
 func TestTurnsOfMakers(t *testing.T) {
 	files, err := filepath.Glob("../internal/agents/message/testdata/*.txtar")
 	if err != nil || len(files) < 7 {
-		t.Fatalf("%v, %v", files, err)
+		t.Fatalf("got files %v, %v", files, err)
 	}
 	for _, file := range files {
 		maker := strings.TrimSuffix(filepath.Base(file), ".txtar")
@@ -98,7 +98,7 @@ func TestTurnsOfMakers(t *testing.T) {
 			t.Parallel()
 			store, list := filepath.Join(t.TempDir(), "store"), madeTurns(t, file)
 			var lines [][]byte
-			list = slices.DeleteFunc(list, func(turn madeTurn) bool { return turn.bytes[0] != '{' }) // append takes objects
+			list = slices.DeleteFunc(list, func(turn madeTurn) bool { return turn.bytes[0] != '{' }) // append accepts objects only
 			for _, turn := range list {
 				lines = append(lines, turn.bytes)
 			}
@@ -113,12 +113,12 @@ func TestTurnsOfMakers(t *testing.T) {
 	}
 }
 
-// section is what show has of the n-th turn.
+// section returns the part of show's output for the n-th turn.
 func section(t *testing.T, shown string, n int) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(shown, fmt.Sprintf("\n#%d  @", n))
 	if !ok {
-		t.Fatalf("turn %d is not shown:\n%s", n, shown)
+		t.Fatalf("show lacks turn %d:\n%s", n, shown)
 	}
 	text, _, _ := strings.Cut(rest, fmt.Sprintf("\n#%d  @", n+1))
 	return text
@@ -129,7 +129,7 @@ func mustSayAll(t *testing.T, turn madeTurn, shown string) {
 	for _, line := range turn.says {
 		for _, word := range words(line) {
 			if !strings.Contains(shown, word) {
-				t.Errorf("%s: show has no %q of %q:\n%s", turn.name, word, line, shown)
+				t.Errorf("%s: show lacks %q of %q:\n%s", turn.name, word, line, shown)
 				break
 			}
 		}
@@ -139,11 +139,11 @@ func mustSayAll(t *testing.T, turn madeTurn, shown string) {
 // mustFindEach searches for the longest word of each part.
 func mustFindEach(t *testing.T, store, maker string, list []madeTurn) {
 	t.Helper()
-	found := make(map[string]string) // by the word
+	found := make(map[string]string) // by word
 	for i, turn := range list {
 		for n, line := range turn.says {
 			if !testkit.Full() && (i%4 > 0 || n > 0) {
-				break // everybody's tests search for the first line of every fourth turn
+				break // the default tier searches for the first line of every fourth turn
 			}
 			all := words(line)
 			if len(all) == 0 {
@@ -154,13 +154,13 @@ func mustFindEach(t *testing.T, store, maker string, list []madeTurn) {
 				found[word] = output(t, nil, store, "tally", "search", word+"*", "--session", maker, "--limit", "0", "-o", "jsonl")
 			}
 			if at := fmt.Sprintf(`"offset":%d,`, i+1); !strings.Contains(found[word], at) {
-				t.Errorf("%s: a search for %q of %q has not %s\n%s", turn.name, word, line, at, found[word])
+				t.Errorf("%s: a search for %q of %q lacks %s\n%s", turn.name, word, line, at, found[word])
 			}
 		}
 	}
 }
 
-// mustCount wants tokens to be in turns alone.
+// mustCount expects tokens in turns only.
 func mustCount(t *testing.T, store, maker string, want events.Tokens) {
 	t.Helper()
 	var cost struct {
@@ -171,6 +171,6 @@ func mustCount(t *testing.T, store, maker string, want events.Tokens) {
 		t.Fatal(err)
 	}
 	if cost.InTurns.Tokens != want || cost.Spent.Tokens != (events.Tokens{}) {
-		t.Errorf("in turns are %+v, want %+v; spent are %+v", cost.InTurns.Tokens, want, cost.Spent.Tokens)
+		t.Errorf("got in turns %+v, want %+v; got spent %+v", cost.InTurns.Tokens, want, cost.Spent.Tokens)
 	}
 }

@@ -10,11 +10,10 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// ofTheLog are names as the log has them: an escaped byte of an id, a subject.
+// ofTheLog matches names as the log has them: an escaped byte of an id, a subject.
 var ofTheLog = regexp.MustCompile(`=[0-9A-F]{2}|tally\.v1\.`)
 
-// An error names a session or a document as ls and docs do, also one whose id is escaped
-// in the log.
+// An error names a session or a document as ls and doc ls do, also if its id is escaped in the log.
 func TestNamesInErrors(t *testing.T) {
 	env := caseEnv(t, t.TempDir())
 	home := homeOf(env)
@@ -64,10 +63,10 @@ func TestNamesInErrors(t *testing.T) {
 			run := strings.NewReplacer("'S'", "'"+session+"'", "'D'", "'"+doc+"'").Replace(c.run)
 			out := runCase(t, env, caseStep{run: "{ " + run + "; } 2>&1; code=$?; echo; echo \"code $code\"; true"})
 			if found := ofTheLog.FindString(out); found != "" {
-				t.Errorf("%s says %q:\n%s", run, found, out)
+				t.Errorf("%s: got the log's name %q:\n%s", run, found, out)
 			}
 			if !strings.Contains(out, c.named) {
-				t.Errorf("%s does not name %s:\n%s", run, c.named, out)
+				t.Errorf("%s: want the name %s:\n%s", run, c.named, out)
 			}
 			t.Logf("%s", out)
 		})

@@ -19,8 +19,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// foreignAppend is one append of a producer: its session, what it expects, and events
-// whose data are texts.
+// foreignAppend is one append of a producer: its session, its expectation, and events whose data are texts.
 type foreignAppend struct {
 	Subject string              `json:"subject"`
 	Expect  map[string]any      `json:"expect,omitempty"`
@@ -29,9 +28,8 @@ type foreignAppend struct {
 
 const foreignSession = "travel/berlin é"
 
-// foreignAppends are a session with all that the wire has rules for: escapes, bytes
-// that a decoder would not give back, several events at once, decisions, an answer
-// that comes too late, and one that is repeated.
+// foreignAppends are the appends of a session to which all rules of the wire apply: escapes, bytes that a decoder
+// would not keep, several events at once, decisions, a stale answer, and a repeated append.
 var foreignAppends = func() []foreignAppend {
 	event := func(id, typ, data string, more ...string) map[string]string {
 		e := map[string]string{"id": id, "source": "my tool é", "type": typ, "time": "2026-03-01T12:00:00.123Z", "data": data}
@@ -58,7 +56,7 @@ var foreignAppends = func() []foreignAppend {
 	}
 }()
 
-// appendByGo appends the same through the library.
+// appendByGo makes the same appends through the library.
 func appendByGo(t *testing.T, st *tally.Store) {
 	t.Helper()
 	last := events.Offset(0)
@@ -89,8 +87,7 @@ func appendByGo(t *testing.T, st *tally.Store) {
 	}
 }
 
-// mustNode returns if programs of Node.js can be run with what they import, which
-// `npm ci` in testdata/node puts there.
+// mustNode skips the test unless Node.js can run programs with the packages that `npm ci` installs in testdata/node.
 func mustNode(t *testing.T) {
 	t.Helper()
 	_, err := exec.LookPath("node")
@@ -113,9 +110,8 @@ func produce(t *testing.T, way, where string) []map[string]any {
 	return jsonLines[map[string]any](t, bytes.NewReader(out))
 }
 
-// A producer in another language, which knows docs/wire.md and nothing else, leaves
-// the same session as the library does: through the owner's service, and published to
-// a server that others run.
+// A producer in another language, written from docs/wire.md alone, leaves the same session as the library, through the
+// owner's service and on a server that others run.
 func TestProducerInAnotherLanguage(t *testing.T) {
 	mustNode(t)
 	reference := filepath.Join(t.TempDir(), "store")
@@ -129,7 +125,7 @@ func TestProducerInAnotherLanguage(t *testing.T) {
 	}
 	want := foldedBy(t, "--store", reference)
 	if !strings.Contains(want, `"stale"`) || !strings.Contains(want, `"content":"again"`) && !strings.Contains(want, `"content": "again"`) {
-		t.Fatalf("the session is not as it was meant:\n%s", want)
+		t.Fatalf("the session lacks a rule of the wire:\n%s", want)
 	}
 
 	t.Run("through the service", func(t *testing.T) {
@@ -142,17 +138,17 @@ func TestProducerInAnotherLanguage(t *testing.T) {
 		owner.kill()
 		for i, a := range answers[:len(answers)-1] {
 			if a["durability"] != "durable" || (a["duplicate"] == true) != (i == len(foreignAppends)-1) {
-				t.Errorf("answer %d: %v", i, a)
+				t.Errorf("answer %d: got %v", i, a)
 			}
 		}
 		if moved := answers[len(answers)-1]; moved["durable"] != 8.0 {
-			t.Errorf("the watermark: %v", moved)
+			t.Errorf("the watermark: got %v", moved)
 		}
 		output(t, nil, store, "tally", "verify")
 	})
 	t.Run("published to a server", func(t *testing.T) {
 		url := serveNATS(t)
-		st, err := embedded.Open(t.Context(), embedded.Options{Backend: "nats", URL: url}) // which makes the stream
+		st, err := embedded.Open(t.Context(), embedded.Options{Backend: "nats", URL: url}) // creates the stream
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,13 +158,13 @@ func TestProducerInAnotherLanguage(t *testing.T) {
 			t.Error(diff)
 		}
 		if last := answers[len(answers)-1]; last["duplicate"] != true || last["seq"] != 8.0 {
-			t.Errorf("the repeated one: %v", last)
+			t.Errorf("the repeated append: got %v", last)
 		}
 	})
 }
 
-// foldedBy returns what the commands show of the session: its turns, in effect or not,
-// its cost, and every event as it is stored, but for when.
+// foldedBy returns what the commands print about the session: its turns, in effect or not, its cost, and every stored
+// event without its time.
 func foldedBy(t *testing.T, flag, where string) string {
 	t.Helper()
 	var all strings.Builder

@@ -35,7 +35,7 @@ func TestReadingMakesNothing(t *testing.T) {
 				{"doc rm doc/a --base @1", 4}, {"doc mv doc/a b", 4}, {"doc put doc/a /dev/null --base @1", 4},
 				{"inbox ls user", 0}, {"inbox ls user --unread", 0}, {"inbox ls agent", 4}, {"inbox ack agent last", 4}, {"queue ls", 0}, {"queue ls q", 4}, {"queue show q i", 4}, {"queue retry q i", 4}} {
 				if !testkit.Full() && i%3 != third {
-					continue // everybody's tests try each command in one of the places
+					continue // the default tier tries each command in one of the places
 				}
 				cmd := exec.Command(filepath.Join(bin, "tally"), append(strings.Fields(c.args), where...)...)
 				cmd.Dir = project
@@ -48,10 +48,10 @@ func TestReadingMakesNothing(t *testing.T) {
 					c.code = 7
 				}
 				if code := codeOf(t, err); code != c.code {
-					t.Errorf("%s: exit code %d, want %d\n%s", c.args, code, c.code, out)
+					t.Errorf("%s: got exit code %d, want %d\n%s", c.args, code, c.code, out)
 				}
 				if now := paths(t, home) + paths(t, temp); now != before+"." {
-					t.Fatalf("%s made something:\n%s\n%s", c.args, now, out)
+					t.Fatalf("%s changed the folder:\n%s\n%s", c.args, now, out)
 				}
 			}
 		})

@@ -27,7 +27,7 @@ func TestPager(t *testing.T) {
 		env   []string
 		args  string
 		paged bool
-		shows string // on the terminal
+		shows string // text on the terminal
 	}{
 		"long":           {10, []string{keeps}, "show chat", true, "paged, LESS=FRX\n"},
 		"log":            {10, []string{keeps}, "log chat", true, "paged, LESS=FRX\n"},
@@ -47,26 +47,26 @@ func TestPager(t *testing.T) {
 			os.Remove(seen)
 			screen, code := onTerminal(t, 80, c.lines, looking(t, store, append(c.env, "NO_COLOR=1"), strings.Fields(c.args)...))
 			if want := map[bool]int{true: 1}[strings.Contains(c.args, "--exit-code")]; code != want {
-				t.Errorf("code %d, want %d", code, want)
+				t.Errorf("got code %d, want %d", code, want)
 			}
 			if !strings.Contains(screen, c.shows) {
-				t.Errorf("the terminal shows %.2000q, want %q in it", screen, c.shows)
+				t.Errorf("got the terminal %.2000q, want it to contain %q", screen, c.shows)
 			}
 			text, err := os.ReadFile(seen)
 			if paged := err == nil; paged != c.paged {
-				t.Fatalf("paged: %v, want %v", paged, c.paged)
+				t.Fatalf("got paged %v, want %v", paged, c.paged)
 			}
 			if c.args == "show chat" && err == nil {
 				if whole := output(t, nil, store, "tally", "show", "chat"); string(text) != whole {
-					t.Errorf("the pager got %d bytes, want %d", len(text), len(whole))
+					t.Errorf("got %d bytes in the pager, want %d", len(text), len(whole))
 				}
 			}
 		})
 	}
 }
 
-// Ctrl-C is for the pager: what it showed stays on the screen until the user leaves it,
-// and the command ends as if it had been left alone.
+// Ctrl-C goes to the pager: the text stays on the screen until the user leaves the pager, and the command's exit code
+// is the same as without Ctrl-C.
 func TestInterruptedPager(t *testing.T) {
 	testkit.OnlyFull(t, "TestPager pages")
 	_, err := exec.LookPath("less")
@@ -77,9 +77,9 @@ func TestInterruptedPager(t *testing.T) {
 	term.run(c)
 	term.await(":")
 	term.press("\x03")
-	term.insist("G", "四十ノットです。") // less goes to the end: it is alive
+	term.insist("G", "四十ノットです。") // less scrolls to the end: it still runs
 	term.press("q")
 	if screen, code := term.end(c); code != 0 || strings.Contains(screen, "stopping") {
-		t.Errorf("code %d: %q", code, screen)
+		t.Errorf("got code %d: %q", code, screen)
 	}
 }

@@ -17,11 +17,10 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// playPanel records the runs of a panel in a store, as a program does that knows
-// the package: playpanel store tree
+// playPanel records the runs of a panel in a store, as a program that uses the package does: playpanel store tree
 //
-// Three models answer three questions. The first run writes a file and the second
-// another version of it; the third fails for one model.
+// Three models answer three questions. The first run writes a file and the second another version of it; the third
+// fails for one model.
 func playPanel(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: playpanel store tree")
@@ -49,7 +48,7 @@ type player struct {
 	runs int
 }
 
-// run plays one run, which writes the plan if there is something to write.
+// run plays one run, which writes the plan unless it is empty.
 func (p *player) run(prompt, plan string) error {
 	p.runs++
 	var responses []errata.Response
@@ -92,20 +91,20 @@ func (p *player) run(prompt, plan string) error {
 	return p.s.PushFileSnapshots(p.ctx, errata.WorkTree{Dir: p.tree}, snaps)
 }
 
-// cutPlay tells a copy of these tests to make panel calls until it is killed.
+// cutPlay is the variable that makes a copy of these tests call a panel until it is killed.
 const cutPlay = "TALLY_TEST_PANEL_CUT"
 
-// cutScript is what it is told.
+// cutScript is the script of such a copy.
 type cutScript struct {
 	Store    string
 	Round    int
-	Buffered bool // calls return before what they appended is durable
+	Buffered bool // calls return before their events are durable
 }
 
-// said is a line by which it says that a call has returned.
+// said is the line that the copy prints for a call that has returned.
 type said struct{ Call, Key string }
 
-// playUntilKilled makes panel calls on one session, and says of each that it has returned.
+// playUntilKilled makes panel calls on one session, and prints each that has returned.
 func playUntilKilled(text string) {
 	var c cutScript
 	ctx := context.Background()
@@ -129,8 +128,8 @@ func (c cutScript) play(ctx context.Context) error {
 	return err
 }
 
-// playCalls makes each call that changes a panel once, under a key by which it is found
-// again. A run that is rewound says only that: what it appended is not in effect.
+// playCalls makes each call that changes a panel once, under a key that finds it again. A rewound run has only the key
+// of the rewind, because its own events are not in effect.
 func playCalls(ctx context.Context, st *tally.Store, key string, rewound bool) error {
 	s := errata.Of(st, "ses_cut")
 	responses := []errata.Response{{ModelID: "m", Text: "answer to " + key}}

@@ -12,12 +12,11 @@ import (
 	"testing"
 )
 
-// peakFile has the test binary run the command of its arguments, and write into the file of
-// this name how much memory it had at most.
+// peakFile is the variable that makes the test binary run the command of its arguments, and write the command's peak
+// memory to the file of this name.
 //
-// What Linux tells of a child that is over counts the memory of its parent, which was its
-// own until it became another program: a test that has grown would be all that is seen of
-// a small one. Between the two stands a process that is small itself.
+// For a child that has ended, Linux also counts the memory of its parent, because the child had the same memory until
+// it executed another program. A large test would hide a small child. So a small process stands between the two.
 const peakFile = "TALLY_TEST_PEAK_FILE"
 
 func init() {
@@ -27,7 +26,7 @@ func init() {
 }
 
 func writePeak(name string) int {
-	runtime.LockOSThread() // the child lives no longer than the thread that began it
+	runtime.LockOSThread() // the child ends with the thread that started it
 	c := exec.Command(os.Args[1], os.Args[2:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -44,8 +43,7 @@ func writePeak(name string) int {
 	return c.ProcessState.ExitCode()
 }
 
-// runPeak runs a command, and returns the largest resident memory that it had, in bytes, also
-// if the command fails.
+// runPeak runs a command, and returns its peak resident memory in bytes, also if the command fails.
 func runPeak(c *exec.Cmd) (int64, error) {
 	f, err := os.CreateTemp("", "tally-peak-")
 	if err != nil {
@@ -68,7 +66,7 @@ func runPeak(c *exec.Cmd) (int64, error) {
 	return kilobytes << 10, failed
 }
 
-// peakMemory runs a command that must succeed, and returns its largest resident memory in bytes.
+// peakMemory runs a command that must succeed, and returns its peak resident memory in bytes.
 func peakMemory(t *testing.T, c *exec.Cmd) int64 {
 	t.Helper()
 	var said bytes.Buffer

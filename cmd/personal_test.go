@@ -14,11 +14,10 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// A11, D-66: 40 words in the settings of a person, beside a project with everything there is. No
-// export of the project has one, no server's log at its highest verbosity, no metrics, no daemon
-// and no command about the project; a store that has them does not listen, and one that listens
-// takes none. The same search finds them where they belong: in the user's own store, and in a
-// backup of it, which is whole.
+// A11, D-66: 40 words are in personal settings, beside a project with every kind of data. No export of the project has
+// one, no server's log at its highest verbosity, no metrics, no daemon and no command about the project. A store with
+// personal data does not listen, and a listening store accepts no personal data. The same search finds the words in
+// the user's own store, and in a backup of it, which is a full copy.
 func TestPersonalCanaries(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
@@ -31,7 +30,7 @@ func TestPersonalCanaries(t *testing.T) {
 		stop := h.serve()
 		h.tellProject()
 		if said, metrics := stop(); testkit.HasCanary([]byte(said)) || testkit.HasCanary([]byte(metrics)) || said == "" || !strings.Contains(metrics, "tally_") {
-			t.Errorf("the log of %d bytes or the metrics of %d have one:\n%s", len(said), len(metrics), said)
+			t.Errorf("got a word in the log of %d bytes or the metrics of %d:\n%s", len(said), len(metrics), said)
 		}
 	})
 	t.Run("D-66 no command about the project, without a server", func(t *testing.T) {
@@ -52,7 +51,7 @@ func TestPersonalCanaries(t *testing.T) {
 			}
 			h.run(code, append([]string{"export", "--all", "-C", h.path(out)}, args...)...)
 			if found, _ := testkit.CanaryFiles(t, h.path(out)); len(found) > 0 {
-				t.Errorf("%v: %v", args, found)
+				t.Errorf("%v: got %v", args, found)
 			}
 		}
 		h.empty("out0")
@@ -72,12 +71,12 @@ func TestPersonalCanaries(t *testing.T) {
 		}
 		defer st.Close()
 		if id, err := tavern.PersonalOf(st).AgentSession(t.Context(), testkit.Canary("a3")); err != nil || id != testkit.Canary("s3") {
-			t.Errorf("%q, %v", id, err)
+			t.Errorf("got %q, %v", id, err)
 		}
 	})
 }
 
-// personalProject makes a store with a project, and 40 words in the settings of a person.
+// personalProject makes a store with a project, and 40 words in personal settings.
 func personalProject(t *testing.T, dir string) {
 	t.Helper()
 	st, err := embedded.Open(t.Context(), embedded.Options{Store: dir, Backend: "local"})
@@ -109,7 +108,7 @@ func personalProject(t *testing.T, dir string) {
 	do(err)
 }
 
-// tellProject runs what looks at a project, as text and as JSON.
+// tellProject runs all reading commands on a project, as text and as JSON.
 func (h *hideout) tellProject() {
 	h.t.Helper()
 	for _, args := range []string{"ls", "status", "config", "stats", "verify", "quota", "doctor", "doc ls", "agent ls", "flow ls", "queue ls", "queue ls q", "inbox ls 6f9619ff-8b86-d011-b42d-00c04fc964ff",

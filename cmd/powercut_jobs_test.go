@@ -17,11 +17,10 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// The power goes while up to four writers work on a job: what a call did when it returned is
-// there, to the byte; nothing is there by half, such as a checkpoint without its messages;
-// and the calls that did not return, made again, add nothing twice. And the test would
-// notice: calls that do not wait for the disk lose some; checkpoints that are stored before
-// their messages are there without them, and what a step used without the step.
+// After a power cut while up to four writers work on a job, the store has the effects of each call that had returned,
+// byte for byte. No effect is stored in part, such as a checkpoint without its messages. Repeating the other calls
+// adds nothing twice. And the test can fail: calls that do not wait for the disk lose some effects; a wrong order
+// leaves checkpoints without messages, and usage without its step.
 func TestPowerCutOfJobs(t *testing.T) {
 	testkit.Long(t)
 	testkit.OnlyFull(t, "TestPowerCut cuts the power; TestKilled of stores/perstack has the same promise")
@@ -35,7 +34,7 @@ func TestPowerCutOfJobs(t *testing.T) {
 		j, returned, segments := newJobDisk(t), make(map[string]int), 0
 		for i := range cuts {
 			if r := j.cut(t, jobScript{Round: i % 5, Writers: 1 + i%4}); !r.isClean() {
-				t.Fatalf("cut %d, after %d calls: %+v", i, len(j.said), r)
+				t.Fatalf("cut %d, after %d calls: got %+v", i, len(j.said), r)
 			}
 			segments = max(segments, j.segments)
 			if i%5 == 4 || i == cuts-1 {
@@ -47,37 +46,37 @@ func TestPowerCutOfJobs(t *testing.T) {
 			}
 		}
 		if returned["StoreCheckpoint"] == 0 {
-			t.Errorf("%v returned: the test showed nothing", returned)
+			t.Errorf("got the calls %v: the test showed nothing", returned)
 		}
 	})
 	t.Run("buffered", func(t *testing.T) {
 		for range 5 {
 			j := newJobDisk(t)
-			j.cut(t, jobScript{Writers: 1}) // there is a store
+			j.cut(t, jobScript{Writers: 1}) // creates the store
 			if r := j.cut(t, jobScript{Round: 1, Writers: 4, Buffered: true}); len(r.Lost) > 0 {
-				t.Logf("caught: %d of %d calls that returned are gone", len(r.Lost), len(j.said))
+				t.Logf("caught: %d of %d calls that returned are lost", len(r.Lost), len(j.said))
 				return
 			}
 		}
-		t.Error("calls that do not wait for the disk lost nothing: this test cannot tell")
+		t.Error("calls that do not wait for the disk lost nothing: this test cannot fail")
 	})
 	t.Run("early", func(t *testing.T) {
 		half, wrong := 0, 0
-		for range 40 { // chance decides where the cut falls
+		for range 40 { // the moment of the cut is random
 			r := newJobDisk(t).cut(t, jobScript{Writers: 4, Early: true})
 			if half, wrong = half+len(r.Half), wrong+len(r.Sum); half > 0 && wrong > 0 {
 				t.Logf("caught: %d checkpoints without messages, %v", half, r.Sum)
 				return
 			}
 		}
-		t.Errorf("of what was stored in the wrong order %d are there by half and %d sums wrong: this test cannot tell", half, wrong)
+		t.Errorf("the wrong order: got %d checkpoints in part and %d wrong sums: this test cannot fail", half, wrong)
 	})
 }
 
-// jobDisk is a disk with a store, and what returned on it.
+// jobDisk is a disk with a store, and the calls that returned on it.
 type jobDisk struct {
 	*cutDisk
-	key  string // file of it
+	key  string // path of the key file
 	said []jobSaid
 }
 
@@ -90,7 +89,7 @@ func newJobDisk(t *testing.T) *jobDisk {
 	return &jobDisk{cutDisk: newDisk(t), key: key}
 }
 
-// cut writes jobs until the power cut, and another process then checks the store.
+// cut writes jobs until the power cut. Another process then checks the store.
 func (j *jobDisk) cut(t *testing.T, c jobScript) (r jobReport) {
 	t.Helper()
 	j.power(t, func(store string) {
@@ -140,7 +139,7 @@ func mostCalls() int {
 	return 60
 }
 
-// write has jobs written, and kills the process soon after some of its calls.
+// write starts a process that writes jobs, and kills it soon after some of its calls.
 func (j *jobDisk) write(t *testing.T, c jobScript) {
 	t.Helper()
 	p, calls, wait := j.command(t, c), 1+rand.N(mostCalls()), rand.N(4*time.Millisecond)
@@ -152,7 +151,7 @@ func (j *jobDisk) write(t *testing.T, c jobScript) {
 		t.Fatal(err)
 	}
 	in, had := json.NewDecoder(out), len(j.said)
-	for { // also the output from before the kill
+	for { // including the output before the kill
 		var s jobSaid
 		if err := in.Decode(&s); err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -164,8 +163,8 @@ func (j *jobDisk) write(t *testing.T, c jobScript) {
 			time.AfterFunc(wait, func() { _ = p.Process.Kill() })
 		}
 	}
-	_ = p.Wait() // it was killed
+	_ = p.Wait() // killed above
 	if len(j.said) < had+calls {
-		t.Fatalf("the process ended by itself, after %d calls", len(j.said)-had)
+		t.Fatalf("the process ended before the kill, after %d calls", len(j.said)-had)
 	}
 }

@@ -18,9 +18,8 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// What a panel call did when it returned survives a power cut, as TestPowerCut has it for
-// appends through the command. And the test would notice if it did not: calls that return
-// when their events are with the server, and not yet on disk, lose some.
+// The effect of a panel call that returned survives a power cut, as TestPowerCut shows for appends by the command. And
+// the test can fail: calls that return when their events are with the server, but not yet on disk, lose some.
 func TestPanelPowerCut(t *testing.T) {
 	testkit.Long(t)
 	testkit.OnlyFull(t, "TestPowerCut cuts the power; TestChangesWaitForTheDisk of stores/errata has the same promise")
@@ -34,7 +33,7 @@ func TestPanelPowerCut(t *testing.T) {
 		d, acked := newDisk(t), make(map[said]bool)
 		for i := range cuts {
 			if lost := d.cutPanel(t, acked, cutScript{Round: i}); len(lost) > 0 {
-				t.Fatalf("cut %d: %d of %d calls that returned are gone, such as %v", i, len(lost), len(acked), lost[0])
+				t.Fatalf("cut %d: %d of %d calls that returned are lost, such as %v", i, len(lost), len(acked), lost[0])
 			}
 		}
 		t.Logf("%d cuts, %d calls returned", cuts, len(acked))
@@ -42,18 +41,18 @@ func TestPanelPowerCut(t *testing.T) {
 	t.Run("buffered", func(t *testing.T) {
 		for range 5 {
 			d, acked := newDisk(t), make(map[said]bool)
-			d.cutPanel(t, acked, cutScript{}) // there is a store
+			d.cutPanel(t, acked, cutScript{}) // creates the store
 			if lost := d.cutPanel(t, acked, cutScript{Round: 1, Buffered: true}); len(lost) > 0 {
-				t.Logf("caught: %d of %d calls that returned are gone", len(lost), len(acked))
+				t.Logf("caught: %d of %d calls that returned are lost", len(lost), len(acked))
 				return
 			}
 		}
-		t.Error("calls that do not wait for the disk lost nothing: this test cannot tell")
+		t.Error("calls that do not wait for the disk lost nothing: this test cannot fail")
 	})
 }
 
-// cutPanel has panel calls made until the power goes, soon after the beginning of a new
-// store, and returns which calls are gone that had returned, then or at an earlier cut.
+// cutPanel makes panel calls until the power cut, soon after the creation of a store. It returns the calls that are
+// lost although they had returned, at this cut or an earlier one.
 func (d *cutDisk) cutPanel(t *testing.T, acked map[said]bool, c cutScript) (lost []said) {
 	t.Helper()
 	calls := 1 + rand.N(300)
@@ -85,8 +84,7 @@ func (d *cutDisk) cutPanel(t *testing.T, acked map[said]bool, c cutScript) (lost
 	return lost
 }
 
-// playCut starts a process that makes panel calls, and kills it when so many more have
-// returned.
+// playCut starts a process that makes panel calls, and kills it when a number of further calls have returned.
 func playCut(t *testing.T, c cutScript, calls int, acked map[said]bool) {
 	t.Helper()
 	text, err := json.Marshal(c)
@@ -106,12 +104,12 @@ func playCut(t *testing.T, c cutScript, calls int, acked map[said]bool) {
 	for range calls {
 		var call said
 		if err := in.Decode(&call); err != nil {
-			t.Fatalf("the process ended by itself: %v", err)
+			t.Fatalf("the process ended before the kill: %v", err)
 		}
 		acked[call] = true
 	}
 	p.Process.Kill()
-	for { // the output from before the kill
+	for { // the output before the kill
 		var call said
 		if in.Decode(&call) != nil {
 			break
@@ -121,7 +119,7 @@ func playCut(t *testing.T, c cutScript, calls int, acked map[said]bool) {
 	p.Wait()
 }
 
-// foundCalls returns which calls a store has the effects of.
+// foundCalls returns the calls whose effects a store has.
 func foundCalls(ctx context.Context, st *tally.Store) (map[said]bool, error) {
 	s, found := errata.Of(st, "ses_cut"), make(map[said]bool)
 	histories, err1 := s.Histories(ctx)

@@ -17,9 +17,9 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// A5: the power goes while a team works. An item that was put in, a claim, a finish, a message
-// and a document are there if the call returned, where it said; no item is finished twice. And
-// the test would notice: calls that do not wait for the disk lose some.
+// A5: after a power cut while a team works, each added item, claim, finish, message and document is stored at the
+// offset that its call returned. No item is finished twice. And the test can fail: calls that do not wait for the disk
+// lose some.
 func TestPowerCutOfTeams(t *testing.T) {
 	testkit.OnlyFull(t, "TestPowerCut cuts the power")
 	t.Parallel()
@@ -34,14 +34,14 @@ func TestPowerCutOfTeams(t *testing.T) {
 		all := func() bool {
 			return !slices.ContainsFunc(calls, func(call string) bool { return returned[call] == 0 })
 		}
-		for i := 0; i < cuts || !all() && i < cuts+20; i++ { // after how few calls it is killed is up to chance
+		for i := 0; i < cuts || !all() && i < cuts+20; i++ { // the number of calls before the kill is random
 			had := len(d.said)
 			r, err := d.cut(t, teamScript{Round: i % 5, Workers: 1 + i%4})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(r.lost)+len(r.twice) > 0 {
-				t.Fatalf("cut %d, of %d calls these are lost: %v; finished twice are %v", i, len(d.said), r.lost, r.twice)
+				t.Fatalf("cut %d, of %d calls: got lost %v, finished twice %v", i, len(d.said), r.lost, r.twice)
 			}
 			for _, s := range d.said[had:] {
 				returned[s.Call]++
@@ -54,7 +54,7 @@ func TestPowerCutOfTeams(t *testing.T) {
 			}
 		}
 		if !all() {
-			t.Error("not each call returned: the test showed little")
+			t.Error("some call never returned: the test showed little")
 		}
 		t.Logf("%d cuts, calls that returned: %v", cuts, returned)
 	})
@@ -62,20 +62,20 @@ func TestPowerCutOfTeams(t *testing.T) {
 		testkit.OnlySoak(t)
 		for range 5 {
 			d := newTeamDisk(t)
-			if _, err := d.cut(t, teamScript{Workers: 1}); err != nil { // there is a store
+			if _, err := d.cut(t, teamScript{Workers: 1}); err != nil { // creates the store
 				t.Fatal(err)
 			}
 			r, err := d.cut(t, teamScript{Round: 1, Workers: 4, Buffered: true})
 			if err != nil || len(r.lost) > 0 {
-				t.Logf("caught: %d of %d calls that returned are gone, %v", len(r.lost), len(d.said), err)
+				t.Logf("caught: %d of %d calls that returned are lost, %v", len(r.lost), len(d.said), err)
 				return
 			}
 		}
-		t.Error("calls that do not wait for the disk lost nothing: this test cannot tell")
+		t.Error("calls that do not wait for the disk lost nothing: this test cannot fail")
 	})
 }
 
-// teamDisk is a disk with a store, and what returned on it.
+// teamDisk is a disk with a store, and the calls that returned on it.
 type teamDisk struct {
 	*cutDisk
 	said []teamSaid
@@ -98,7 +98,7 @@ func (d *teamDisk) cut(t *testing.T, c teamScript) (teamReport, error) {
 	return lookAtTeam(t.Context(), filepath.Join(dir, "store"), d.said)
 }
 
-// work has a team work, and kills the process soon after some of its calls.
+// work runs a team, and kills the process soon after some of its calls.
 func (d *teamDisk) work(t *testing.T, c teamScript) {
 	t.Helper()
 	text, err := json.Marshal(c)
@@ -116,7 +116,7 @@ func (d *teamDisk) work(t *testing.T, c teamScript) {
 	}
 	calls, wait := 1+rand.N(2*mostCalls()), rand.N(4*time.Millisecond)
 	in, had := json.NewDecoder(out), len(d.said)
-	for { // also the output from before the kill
+	for { // including the output before the kill
 		var s teamSaid
 		if err := in.Decode(&s); err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -128,8 +128,8 @@ func (d *teamDisk) work(t *testing.T, c teamScript) {
 			time.AfterFunc(wait, func() { _ = p.Process.Kill() })
 		}
 	}
-	_ = p.Wait() // it was killed
+	_ = p.Wait() // killed above
 	if len(d.said) < had+calls {
-		t.Fatalf("the process ended by itself, after %d calls", len(d.said)-had)
+		t.Fatalf("the process ended before the kill, after %d calls", len(d.said)-had)
 	}
 }

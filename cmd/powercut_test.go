@@ -34,10 +34,10 @@ func TestPowerCut(t *testing.T) {
 	}
 	t.Run("product", func(t *testing.T) {
 		d, acked, segments := newDisk(t), 0, 0
-		for i := 0; i < cuts || segments < 2 && i < cuts+20; i++ { // how far it gets is up to the machine
-			// The first moments of a new store, and longer runs over several block files and segments. In every second
-			// run, a process sends again the events of one that was killed: acknowledged duplicates are as durable as
-			// new events.
+		for i := 0; i < cuts || segments < 2 && i < cuts+20; i++ { // the machine decides how many segments there are
+			// Some runs are the first moments of a new store, others are longer, over several block files and
+			// segments. In every second run, a process sends again the events of a killed one: acknowledged duplicates
+			// are as durable as new events.
 			most := []time.Duration{300, 1500, 3000}[i%3] * time.Millisecond
 			runs := []time.Duration{50*time.Millisecond + rand.N(most)}
 			if i%2 == 1 {
@@ -46,7 +46,7 @@ func TestPowerCut(t *testing.T) {
 			had := len(d.acked)
 			d.cut(t, runs...)
 			if len(d.lost) > 0 {
-				t.Fatalf("cut %d: %d of %d acknowledged events are gone, the first is %s", i, len(d.lost), len(d.acked), d.lost[0])
+				t.Fatalf("cut %d: %d of %d acknowledged events are lost, the first is %s", i, len(d.lost), len(d.acked), d.lost[0])
 			}
 			segments = max(segments, d.segments)
 			acked += len(d.acked) - had
@@ -58,7 +58,7 @@ func TestPowerCut(t *testing.T) {
 			}
 		}
 		if acked == 0 || segments < 2 {
-			t.Errorf("%d events were acknowledged in %d segments: the test showed nothing", acked, segments)
+			t.Errorf("got %d acknowledged events in %d segments: the test showed nothing", acked, segments)
 		}
 		t.Logf("%d cuts, %d events acknowledged, up to %d segments", cuts, acked, segments)
 	})
@@ -75,11 +75,11 @@ func needImages(t *testing.T) {
 	holdWriteback(t)
 }
 
-// holders are the tests that need writeback held back.
+// holders counts the tests that need writeback held back.
 var holders struct {
 	mu     sync.Mutex
 	n      int
-	before writeback // the first of them
+	before writeback // the settings before the first of them
 }
 
 // holdWriteback stops the kernel from writing back pages that no process syncs, until all tests of this process that
@@ -105,7 +105,7 @@ func holdWriteback(t *testing.T) {
 		}
 		if err := holders.before.restore(vmDir); err != nil {
 			t.Error(err)
-			return // the note stays, for the next
+			return // the saved file stays for the next process
 		}
 		os.Remove(note)
 	})
@@ -115,7 +115,7 @@ func holdWriteback(t *testing.T) {
 	}
 }
 
-// heldBack are the settings with which the kernel writes nothing back for an hour.
+// heldBack are settings with which the kernel writes nothing back for an hour.
 var heldBack = map[string]string{"dirty_writeback_centisecs": "0", "dirty_expire_centisecs": "360000"}
 
 // noteWriteback saves the settings.
@@ -139,7 +139,7 @@ func noteWriteback(t *testing.T, note string) writeback {
 
 const vmDir = "/proc/sys/vm"
 
-// writeback is what a process found before it held writeback back.
+// writeback is the kernel's settings before a process changed them.
 type writeback struct {
 	PID      int
 	Settings map[string]string
@@ -153,7 +153,7 @@ func (w writeback) restore(dir string) error {
 	return errors.Join(errs...)
 }
 
-// restoreWriteback sets again what a process noted that is gone without doing so itself.
+// restoreWriteback restores the settings that a killed process saved.
 func restoreWriteback(dir, note string) error {
 	text, err := os.ReadFile(note)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -164,7 +164,7 @@ func restoreWriteback(dir, note string) error {
 		err = json.Unmarshal(text, &w)
 	}
 	if err != nil {
-		return fmt.Errorf("writeback was held back, and what it was is not known: %w", err)
+		return fmt.Errorf("writeback was held back, and the settings before that are unknown: %w", err)
 	}
 	if _, err := os.Stat(fmt.Sprintf("/proc/%d", w.PID)); err == nil && w.PID != os.Getpid() {
 		return fmt.Errorf("process %d holds writeback back: %s", w.PID, note)
@@ -175,7 +175,7 @@ func restoreWriteback(dir, note string) error {
 	return os.Remove(note)
 }
 
-// What a killed test left set on the machine is put back by the next, and only then.
+// If a test was killed, the next process restores the machine's settings. It does not if that test still runs.
 func TestWritebackIsRestored(t *testing.T) {
 	dir := t.TempDir()
 	note, setting := filepath.Join(dir, "note"), filepath.Join(dir, "dirty_expire_centisecs")
@@ -184,7 +184,7 @@ func TestWritebackIsRestored(t *testing.T) {
 		have, err := os.ReadFile(setting)
 		_, noteErr := os.Stat(note)
 		if err != nil || string(have) != want || (noteErr == nil) != noted {
-			t.Errorf("set is %q, want %q; %v, %v", have, want, err, noteErr)
+			t.Errorf("got settings %q, want %q; %v, %v", have, want, err, noteErr)
 		}
 	}
 	leave := func(pid int) {
@@ -204,18 +204,18 @@ func TestWritebackIsRestored(t *testing.T) {
 	}
 	look("3000", false)
 	if err := restoreWriteback(dir, note); err != nil {
-		t.Errorf("nothing is noted: %v", err)
+		t.Errorf("without saved settings: %v", err)
 	}
-	leave(os.Getppid()) // it lives: what it holds stays held
+	leave(os.Getppid()) // the process lives, so its settings stay
 	if err := restoreWriteback(dir, note); err == nil {
-		t.Error("taken away from a process that needs it")
+		t.Error("the settings of a living process were restored")
 	}
 	look("360000", true)
 	if err := os.WriteFile(note, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := restoreWriteback(dir, note); err == nil {
-		t.Error("a note that cannot be read is passed over")
+		t.Error("an unreadable file of settings: got no error")
 	}
 }
 
@@ -224,8 +224,8 @@ type cutDisk struct {
 	image    string
 	round    int
 	acked    map[string]uint64
-	lost     []string // what the last cut took
-	segments int      // in which the log is now
+	lost     []string // the events that the last cut lost
+	segments int      // the number of the log's segments now
 }
 
 func newDisk(t *testing.T) *cutDisk {
@@ -243,8 +243,7 @@ func mustRun(t *testing.T, name string, args ...string) {
 	}
 }
 
-// mount mounts an image, at the latest until the test ends; its journal commits only
-// when somebody syncs.
+// mount mounts an image until the test ends at the latest. The journal commits only at a sync.
 func mount(t *testing.T, image string) (dir string, unmount func()) {
 	t.Helper()
 	dir = t.TempDir()
@@ -254,9 +253,8 @@ func mount(t *testing.T, image string) (dir string, unmount func()) {
 	return dir, unmount
 }
 
-// cut appends for a while, once or several times the same, kills the process each
-// time, takes what the image holds at that moment for all there is, and looks for what
-// was acknowledged.
+// cut appends for a while, once or several times the same events, kills the process each time, continues with the
+// image's content at that moment, and searches for the acknowledged events.
 func (d *cutDisk) cut(t *testing.T, runs ...time.Duration) {
 	t.Helper()
 	d.round++
@@ -269,8 +267,7 @@ func (d *cutDisk) cut(t *testing.T, runs ...time.Duration) {
 	d.look(t)
 }
 
-// power has a store used until its process is killed, and takes what the image holds at
-// that moment for all there is.
+// power calls use, which starts and kills processes, and continues with the image's content at that moment.
 func (d *cutDisk) power(t *testing.T, use func(store string)) {
 	t.Helper()
 	dir, unmount := mount(t, d.image)
@@ -278,7 +275,7 @@ func (d *cutDisk) power(t *testing.T, use func(store string)) {
 	survived := d.image + ".cut"
 	mustRun(t, "cp", "--sparse=always", d.image, survived)
 	unmount()
-	if err := os.Rename(survived, d.image); err != nil { // the power is back
+	if err := os.Rename(survived, d.image); err != nil { // the state after the cut
 		t.Fatal(err)
 	}
 }
@@ -333,8 +330,7 @@ func (d *cutDisk) verify(t *testing.T) {
 	}
 }
 
-// produce writes events until nobody reads them. Each has a kilobyte, so that a run
-// goes over several block files.
+// produce writes events until the reader is gone. Each has a kilobyte, so that a run fills several block files.
 func (d *cutDisk) produce(in io.WriteCloser, round int) {
 	defer in.Close()
 	w := bufio.NewWriter(in)
@@ -363,7 +359,7 @@ func (d *cutDisk) look(t *testing.T) {
 		var rec logLine
 		if json.Unmarshal([]byte(line), &rec) == nil {
 			if at, twice := found[rec.Event.ID]; twice {
-				t.Fatalf("%s is stored at %d and %d", rec.Event.ID, at, rec.Offset)
+				t.Fatalf("%s: got offsets %d and %d", rec.Event.ID, at, rec.Offset)
 			}
 			found[rec.Event.ID] = rec.Offset
 		}

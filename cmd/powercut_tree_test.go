@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// A power cut hits the files of a tree in mode sync: an acknowledged event is in its file.
+// After a power cut, each acknowledged document of a tree in mode sync is in its file.
 func TestPowerCutOfTrees(t *testing.T) {
 	testkit.Long(t)
 	testkit.OnlyFull(t, "TestPowerCut cuts the power; TestTreeSync of embedded has the same promise")
@@ -31,17 +31,17 @@ func TestPowerCutOfTrees(t *testing.T) {
 		for range cuts {
 			n, lost := cutTree(t)
 			if acked += n; len(lost) > 0 {
-				t.Fatalf("of %d that were acknowledged these are not in their files: %v", n, lost)
+				t.Fatalf("%d acknowledged documents: got these without their files: %v", n, lost)
 			}
 		}
 		if t.Logf("%d cuts, %d documents", cuts, acked); acked == 0 {
-			t.Error("nothing was acknowledged: the test showed nothing")
+			t.Error("no acknowledgement: the test showed nothing")
 		}
 	})
 }
 
-// cutTree has documents written, in a store on this disk, whose files are on an image, and takes
-// what the image holds at some moment for all there is.
+// cutTree writes documents to a store on this disk, whose tree is on an image, and continues with the image's content
+// at some moment.
 func cutTree(t *testing.T) (acked int, lost []string) {
 	t.Helper()
 	d := newDisk(t)
@@ -51,14 +51,14 @@ func cutTree(t *testing.T) (acked int, lost []string) {
 	if err := os.MkdirAll(k.folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	mustRun(t, "sync", "-f", dir) // it was there before
+	mustRun(t, "sync", "-f", dir) // the folder existed before
 	k.says("")
 	k.serve()
 	st := k.open()
 	const writers = 4
 	var off atomic.Bool
 	var all sync.WaitGroup
-	var last [writers]int // that was acknowledged
+	var last [writers]int // the last acknowledged number, by writer
 	begun := make(chan struct{}, writers)
 	for w := range writers {
 		all.Go(func() {
@@ -67,7 +67,7 @@ func cutTree(t *testing.T) (acked int, lost []string) {
 					return
 				}
 				if off.Load() {
-					return // it may be of the process that was killed
+					return // the error may be that of a killed process
 				}
 				if last[w] = n; n == 1 {
 					begun <- struct{}{}
@@ -78,7 +78,7 @@ func cutTree(t *testing.T) (acked int, lost []string) {
 	select {
 	case <-begun:
 	case <-time.After(within):
-		t.Error("nothing was acknowledged")
+		t.Error("got no acknowledgement")
 	}
 	time.Sleep(rand.N(500 * time.Millisecond)) // of work
 	off.Store(true)

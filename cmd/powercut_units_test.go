@@ -13,9 +13,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// The power goes while units of three subjects are appended: none is there by half, and
-// none that was acknowledged is lost. And the test would notice: who appends the parts one
-// after the other leaves halves.
+// After a power cut while batches of three subjects are appended, no batch is stored in part, and no acknowledged
+// batch is lost. And the test can fail: appending the parts one after the other leaves partial batches.
 func TestPowerCutOfUnits(t *testing.T) {
 	testkit.OnlyFull(t, "TestPowerCut cuts the power")
 	t.Parallel()
@@ -30,25 +29,25 @@ func TestPowerCutOfUnits(t *testing.T) {
 			acked := make(map[string]bool)
 			half, lost := d.cutUnits(t, i, false, acked)
 			if half+lost > 0 {
-				t.Fatalf("cut %d: %d units are there by half, %d of %d that were acknowledged are lost", i, half, lost, len(acked))
+				t.Fatalf("cut %d: got %d partial batches, and %d of %d acknowledged ones lost", i, half, lost, len(acked))
 			}
 			if units += len(acked); i%5 == 4 {
 				d = newDisk(t)
 			}
 		}
 		if units == 0 {
-			t.Error("nothing was acknowledged: the test showed nothing")
+			t.Error("no acknowledgement: the test showed nothing")
 		}
-		t.Logf("%d cuts, %d units", cuts, units)
+		t.Logf("%d cuts, %d batches", cuts, units)
 	})
 	t.Run("apart", func(t *testing.T) {
-		for i := range 40 { // chance decides where the cut falls
+		for i := range 40 { // the moment of the cut is random
 			if half, _ := newDisk(t).cutUnits(t, i, true, make(map[string]bool)); half > 0 {
-				t.Logf("caught: %d units are there by half", half)
+				t.Logf("caught: %d partial batches", half)
 				return
 			}
 		}
-		t.Error("parts that were appended one by one left nothing by half: this test cannot tell")
+		t.Error("parts that were appended one by one left no partial batch: this test cannot fail")
 	})
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// The power goes while a watch follows files that stay: afterwards each of their lines is
-// there once, whatever the disk kept of the store and of what the watch remembers.
+// After a power cut while a watch follows files, each of their lines is stored once, whatever the disk kept of the
+// store and of the watch's state.
 func TestPowerCutOfWatch(t *testing.T) {
 	testkit.Long(t)
 	testkit.OnlyFull(t, "TestPowerCut cuts the power; TestKillWatch has the same promise")
@@ -33,7 +33,7 @@ func TestPowerCutOfWatch(t *testing.T) {
 			d.power(t, func(store string) {
 				w := mustWatch(t, store, files.dir)
 				w.lines(1 + rand.IntN(100))
-				time.Sleep(rand.N(2 * time.Second)) // what it remembers is written each second
+				time.Sleep(rand.N(2 * time.Second)) // the watch writes its state each second
 				w.kill()
 			})
 		}

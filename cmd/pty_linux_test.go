@@ -23,7 +23,7 @@ type terminal struct {
 
 	mu      sync.Mutex
 	screen  bytes.Buffer
-	printed chan struct{} // one is sent, if nobody has taken the last one, when more is printed
+	printed chan struct{} // gets a value when more is printed, unless one is waiting
 	done    chan struct{}
 }
 
@@ -63,7 +63,7 @@ func newTerminal(t *testing.T, columns, lines int) *terminal {
 	return term
 }
 
-// read reads the screen until nobody has the terminal any more.
+// read reads the screen until no process has the terminal open.
 func (term *terminal) read() {
 	defer close(term.done)
 	buf := make([]byte, 1<<16)
@@ -96,7 +96,7 @@ func (term *terminal) run(c *exec.Cmd) {
 	term.slave.Close()
 }
 
-// await returns when a text is on the screen, or nobody has the terminal any more.
+// await waits until a text is on the screen, or no process has the terminal open.
 func (term *terminal) await(text string) {
 	term.t.Helper()
 	late := time.After(30 * time.Second)
@@ -107,10 +107,10 @@ func (term *terminal) await(text string) {
 		select {
 		case <-term.printed:
 		case <-late:
-			term.t.Fatalf("%q does not appear on the screen:\n%q", text, term.text())
+			term.t.Fatalf("timeout: no %q on the screen:\n%q", text, term.text())
 		case <-term.done:
 			if !bytes.Contains([]byte(term.text()), []byte(text)) {
-				term.t.Fatalf("there is no %q on the screen:\n%s", text, term.text())
+				term.t.Fatalf("no %q on the screen:\n%s", text, term.text())
 			}
 			return
 		}
@@ -127,11 +127,11 @@ func (term *terminal) insist(keys, text string) {
 		term.press(keys)
 		select {
 		case <-term.done:
-			term.t.Fatalf("there is no %q on the screen:\n%q", text, term.text())
+			term.t.Fatalf("no %q on the screen:\n%q", text, term.text())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	term.t.Fatalf("%q does not appear on the screen:\n%q", text, term.text())
+	term.t.Fatalf("timeout: no %q on the screen:\n%q", text, term.text())
 }
 
 // text returns the output so far.
@@ -141,7 +141,7 @@ func (term *terminal) text() string {
 	return term.screen.String()
 }
 
-// press types on the terminal.
+// press types keys on the terminal.
 func (term *terminal) press(keys string) {
 	term.t.Helper()
 	if _, err := io.WriteString(term.keys, keys); err != nil {
@@ -149,7 +149,7 @@ func (term *terminal) press(keys string) {
 	}
 }
 
-// end waits for a command, and returns all that was printed, and its exit code.
+// end waits for a command, and returns its whole output and its exit code.
 func (term *terminal) end(c *exec.Cmd) (string, int) {
 	term.t.Helper()
 	err := c.Wait()

@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// purge takes away a document: purge STORE KIND ID.
+// purge purges a document: purge STORE KIND ID.
 func purge(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: purge STORE KIND ID")

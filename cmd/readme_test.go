@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// The commands of these pages run from top to bottom in a shell, for a user who has this folder's examples and a home
-// with agents' sessions and nothing else. The output must be what the page shows. TALLY_README=write updates the pages.
+// The commands of these pages run from top to bottom in a shell, for a user with this folder's examples and a home
+// that has agents' sessions only. The output must equal the page's. TALLY_README=write updates the pages.
 func TestReadme(t *testing.T) {
 	for _, page := range []struct {
 		name  string
-		least int // commands
+		least int // minimum number of commands
 	}{{"README.md", 3}, {"docs/tour.md", 10}, {"docs/recipes.md", 15}} {
 		t.Run(page.name, func(t *testing.T) {
 			t.Parallel()
@@ -42,7 +42,7 @@ func TestReadme(t *testing.T) {
 			written := r.blocks(string(text))
 			switch {
 			case r.commands < page.least:
-				t.Errorf("the page has %d commands, want %d or more", r.commands, page.least)
+				t.Errorf("got %d commands on the page, want %d or more", r.commands, page.least)
 			case os.Getenv("TALLY_README") == "write":
 				if err := os.WriteFile(path, []byte(written), 0o644); err != nil {
 					t.Fatal(err)
@@ -62,7 +62,7 @@ type reader struct {
 	watching *watcher
 }
 
-// Marks above a block of commands: CI runs the first kind, the second kind runs beside the next block.
+// Marks above a block of commands: CI runs the first kind, the second kind runs while the next block runs.
 const (
 	byCI   = "<!-- two commands -->\n"
 	beside = "<!-- meanwhile, in another terminal -->\n"
@@ -130,23 +130,22 @@ func (r *reader) shell(command string) *exec.Cmd {
 	return c
 }
 
-// ofToday finds the times of what the reader writes; those of the examples are older.
+// ofToday matches the times of records that the reader writes; those of the examples are older.
 var ofToday = regexp.MustCompile(`20(2[6-9]-1[0-2]|2[7-9]-\d\d|[3-9]\d-\d\d)-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+)?Z?`)
 
-// aBackup finds the names of backups, and what their sizes depend on.
+// aBackup matches the names of backups, and numbers that depend on their sizes.
 var aBackup = regexp.MustCompile(`20\d{6}T\d{6}\.\d{3}Z: [\d.]+ KB, [\d.]+ KB new`)
 
-// progress finds lines that only a command that takes longer prints.
+// progress matches lines that only slow commands print.
 var progress = regexp.MustCompile(`(?m)^(reading: .*|stopping; once more to stop at once)\n`)
 
-// Files of several agents are read at once: which line comes first is not known.
+// Files of several agents are read concurrently, so the order of their lines varies.
 var (
 	ofAgents = regexp.MustCompile(`^tally (show (claude|codex|last)|log (claude|codex))`)
 	anOffset = regexp.MustCompile(`@\d+ *`)
 )
 
-// compare wants a command to have printed what the page says, at whatever time, and
-// returns what the page should say.
+// compare fails unless a command printed the page's text, apart from times. It returns the text for the page.
 func (r *reader) compare(command, want, got string) string {
 	plain := func(s string) string {
 		if ofAgents.MatchString(command) {
@@ -181,7 +180,7 @@ func (r *reader) watch(command string) *watcher {
 	return w
 }
 
-// end stops the command as Ctrl-C does, once nothing more comes.
+// end stops the command with Ctrl-C, after its output has settled.
 func (w *watcher) end(t *testing.T) {
 	w.out.settle()
 	if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -191,7 +190,7 @@ func (w *watcher) end(t *testing.T) {
 	w.said = progress.ReplaceAllString(w.out.String(), "")
 }
 
-// growing is an output that is looked at while it is written.
+// growing is an output that can be read while it is written.
 type growing struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -209,7 +208,7 @@ func (g *growing) String() string {
 	return g.text.String()
 }
 
-// settle waits until there is something and nothing came for a while.
+// settle waits until there is output and no more has arrived for a while.
 func (g *growing) settle() {
 	for last, n := -1, 0; n < 50; n++ {
 		time.Sleep(200 * time.Millisecond)

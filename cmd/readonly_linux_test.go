@@ -11,15 +11,15 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// A store on a read-only file system is read as ever. Nothing is written there, no lock is taken,
-// and that is reported once; what would write is refused, and the store is as it was.
+// Reading a store on a read-only file system works. Nothing is written there, no lock is taken, and that is reported
+// once. A writing command is refused, and the store stays unchanged.
 func TestReadOnlyMedium(t *testing.T) {
 	t.Run("B-32 a store on read-only media", func(t *testing.T) {
 		testkit.Needs(t, os.Getuid() == 0, "root, to mount a directory")
 		dir, mounted := filepath.Join(t.TempDir(), "store"), t.TempDir()
 		output(t, strings.NewReader(`{"role":"user","content":"plum"}`), dir, "tally", "append", "s")
 		output(t, strings.NewReader("one\n"), dir, "tally", "doc", "put", "--save", "doc/a")
-		others, err := filepath.Glob(filepath.Join(os.TempDir(), "tally-read-only-*")) // of processes that were killed
+		others, err := filepath.Glob(filepath.Join(os.TempDir(), "tally-read-only-*")) // left by killed processes
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,19 +35,19 @@ func TestReadOnlyMedium(t *testing.T) {
 		for args, want := range looks {
 			a := ask(t, "", mounted, strings.Fields(args)...)
 			if a.code != before[args].code || !strings.Contains(a.out, want) || strings.Count(a.err, "WARN") > 1 {
-				t.Errorf("%s: code %d, before %d: %v", args, a.code, before[args].code, a)
+				t.Errorf("%s: got code %d, want %d: %v", args, a.code, before[args].code, a)
 			}
 		}
 		if a := ask(t, "", mounted, "status"); a.code != 7 || !strings.Contains(a.out, "read-only") || strings.Count(a.err, "WARN") != 1 {
-			t.Errorf("status: code %d: %v", a.code, a)
+			t.Errorf("status: got code %d: %v", a.code, a)
 		}
 		out := filepath.Join(t.TempDir(), "out")
 		if a := ask(t, "", mounted, "export", "--all", "--format", "tallydir", "-C", out); a.code != 0 || strings.Count(a.err, "WARN") != 1 {
-			t.Errorf("export: code %d: %v", a.code, a)
+			t.Errorf("export: got code %d: %v", a.code, a)
 		}
 		for _, args := range []string{"doc put --save doc/b", "append s", "doc rm doc/a -y", "fork s --at #1", "quota store 5MiB", "rebuild"} {
 			if a := ask(t, `{"role":"user","content":"x"}`, mounted, strings.Fields(args)...); a.code != 7 || !strings.Contains(a.err, "read-only") {
-				t.Errorf("%s: code %d: %v", args, a.code, a)
+				t.Errorf("%s: got code %d: %v", args, a.code, a)
 			}
 		}
 		if now := stampsOf(t, dir); now != files {
@@ -56,7 +56,7 @@ func TestReadOnlyMedium(t *testing.T) {
 		left, err := filepath.Glob(filepath.Join(os.TempDir(), "tally-read-only-*"))
 		left = slices.DeleteFunc(left, func(name string) bool { return slices.Contains(others, name) })
 		if err != nil || len(left) > 0 {
-			t.Errorf("left are %v, %v", left, err)
+			t.Errorf("got files left %v, %v", left, err)
 		}
 	})
 }

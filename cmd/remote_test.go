@@ -17,8 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// A producer that knows a store by a server alone rides through the death of the
-// process that owns it, too.
+// If the owner of a store dies, a producer that knows only a server's address continues with the next owner.
 func TestKillOwnerUnderARemoteProducer(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
@@ -41,7 +40,7 @@ func TestKillOwnerUnderARemoteProducer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.Contains(line, "nats://"+address) {
-			t.Fatalf("it says %q, %v", line, err)
+			t.Fatalf("got %q, %v", line, err)
 		}
 		return served{kill: func() {
 			c.Process.Kill()
@@ -59,7 +58,7 @@ func TestKillOwnerUnderARemoteProducer(t *testing.T) {
 		defer lines.Close()
 		for i, id := range order["session/s"] {
 			if i%100 == 0 {
-				time.Sleep(30 * time.Millisecond) // so that owners die in the middle
+				time.Sleep(30 * time.Millisecond) // so that owners die while the producer appends
 			}
 			fmt.Fprintf(lines, `{"specversion":"1.0","id":"%s","source":"urn:test:remote","type":"tally.turn.appended.v1","subject":"session/s","data":{"entries":[{"thread":"main","turn":{"n":%d}}]}}`+"\n", id, i)
 		}
@@ -81,18 +80,17 @@ func TestKillOwnerUnderARemoteProducer(t *testing.T) {
 	owner.kill()
 	for _, ack := range jsonLines[ackLine](t, &out) {
 		if ack.Durability != "durable" {
-			t.Errorf("%s is %s", ack.ID, ack.Durability)
+			t.Errorf("%s: got durability %s", ack.ID, ack.Durability)
 		}
 		acked[ack.ID] = ack.Offset
 	}
 	if len(acked) != total {
-		t.Errorf("%d events were acknowledged, %d were sent", len(acked), total)
+		t.Errorf("got %d acknowledged events, want %d", len(acked), total)
 	}
 	mustHold(t, store, acked, order, true)
 }
 
-// remote prepares a run of tally by somebody who has no store, as
-// one of the users.
+// remote prepares a run of tally by a user without a store, as one of the server's users.
 func remote(ctx context.Context, home, name string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, filepath.Join(bin, name), args...)
 	c.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME=", "XDG_CACHE_HOME=", "NATS_USER=ann", "NATS_PASSWORD=secret")

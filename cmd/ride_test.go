@@ -14,10 +14,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// Producers in several processes ride through the death of the process that owns
-// the store, as often as it comes: one of them, or another server, takes over. Every
-// acknowledged event is there, once, each session in its order, and all producers
-// finish.
+// If the owner of a store dies, as often as it happens, one of several producers or another server takes over. Every
+// acknowledged event is stored once, in the order of its session, and all producers finish.
 func TestKillOwnerUnderProducers(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
@@ -49,20 +47,19 @@ func TestKillOwnerUnderProducers(t *testing.T) {
 			var out, errw bytes.Buffer
 			c.Stdin, c.Stdout, c.Stderr = strings.NewReader(text.String()), &out, &errw
 			if err := c.Run(); err != nil {
-				t.Errorf("producer %d: %v\n%.2000s", p, err, errw.String())
+				t.Errorf("producer %d: got %v\n%.2000s", p, err, errw.String())
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			for _, ack := range jsonLines[ackLine](t, &out) {
 				if ack.Durability != "durable" {
-					t.Errorf("%s is %s", ack.ID, ack.Durability)
+					t.Errorf("%s: got durability %s", ack.ID, ack.Durability)
 				}
 				acked[ack.ID] = ack.Offset
 			}
 		})
 	}
-	// Producers become owners too when one is killed; these servers come and go beside
-	// them, and are killed whenever it is their turn.
+	// A producer becomes the owner, too, when one is killed. These servers start and are killed beside the producers.
 	owner := first
 	for k := range kills {
 		time.Sleep(time.Duration(150+50*k) * time.Millisecond)
@@ -72,17 +69,16 @@ func TestKillOwnerUnderProducers(t *testing.T) {
 	all.Wait()
 	owner.kill()
 	if len(acked) != processes*sessions*each {
-		t.Errorf("%d events were acknowledged, %d were sent", len(acked), processes*sessions*each)
+		t.Errorf("got %d acknowledged events, want %d", len(acked), processes*sessions*each)
 	}
 	mustHold(t, store, acked, order, true)
 	output(t, nil, store, "tally", "verify")
 }
 
-// served is a process that owns a store, or waits to.
+// served is a process that owns a store, or waits for that.
 type served struct{ kill func() }
 
-// mustServe starts a server; it is the owner at once, or when the present one is
-// gone.
+// mustServe starts a server. It owns the store at once, or after the present owner has ended.
 func mustServe(t *testing.T, ctx context.Context, store string) served {
 	t.Helper()
 	c := command(ctx, store, "tally", "serve", "-o", "json", "--log-level", "error")

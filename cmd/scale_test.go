@@ -19,10 +19,9 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// A large store: most sessions are short-lived, a tenth of the events belong to
-// sessions that are spread over the whole log, and a tenth to one session. The views
-// are built in bounded memory and are a fold of the log; how long things take is
-// logged.
+// In a large store, most sessions are short-lived, a tenth of the events belong to sessions that are spread over the
+// whole log, and a tenth to one session. The views are built in bounded memory and equal a fold of the log. Running
+// times are logged.
 func TestViewsOfLargeStore(t *testing.T) {
 	testkit.OnlyFull(t, "it takes a store of many records")
 	t.Parallel()
@@ -40,7 +39,7 @@ func TestViewsOfLargeStore(t *testing.T) {
 	t.Logf("%d events: both views in %v; peak memory %d MB, of a process that only opens the store %d MB",
 		count, time.Since(began).Round(time.Millisecond), used>>20, server>>20)
 	if used-server > 200<<20 {
-		t.Errorf("the views took %d MB beyond the server's %d MB", (used-server)>>20, server>>20)
+		t.Errorf("got %d MB for the views beyond the server's %d MB", (used-server)>>20, server>>20)
 	}
 	for _, name := range []string{"views.db", "search.db"} {
 		info, err := os.Stat(filepath.Join(store, name))
@@ -58,8 +57,8 @@ func TestViewsOfLargeStore(t *testing.T) {
 	mustVerify(t, command(t.Context(), store, "tally", "verify"))
 }
 
-// showsTail shows the last turns of the largest session, as a process that attaches to an owner, and of a small one:
-// the bytes read do not grow with the session.
+// showsTail shows the last turns of the largest session, in a process that attaches to an owner, and those of a small
+// one: the bytes read do not grow with the session.
 func showsTail(t *testing.T, store string) {
 	t.Helper()
 	owner := command(t.Context(), store, "tally", "serve", "-o", "json")
@@ -76,7 +75,7 @@ func showsTail(t *testing.T, store string) {
 		t.Fatal(err)
 	}
 	sub := filepath.Join(store, "snapshots", "default", "session", "large")
-	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) { // the projector may have left some for the next
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) { // the projector may write some snapshots later
 		if kept, err := filepath.Glob(filepath.Join(sub, "session.*")); err == nil && len(kept) > 0 {
 			break
 		}
@@ -92,7 +91,7 @@ func showsTail(t *testing.T, store string) {
 	}
 	t.Logf("peak memory of that: %d MB and %d MB", used["short-1"]>>20, used["large"]>>20)
 	if more := used["large"] - used["short-1"]; more > 50<<20 {
-		t.Errorf("the last turns of the largest session took %d MB more than those of a small one", more>>20)
+		t.Errorf("the last turns of the largest session: got %d MB more than those of a small one", more>>20)
 	}
 }
 

@@ -16,16 +16,16 @@ func TestMarkOfADocument(t *testing.T) {
 	output(t, strings.NewReader(evil), store, "tally", "doc", "put", "doc/evil", "--create")
 	for name, want := range map[string]string{"plain": `"direct":true`, "evil": `"direct":false`} {
 		if screen, _ := onTerminal(t, 200, 50, looking(t, store, []string{"PAGER="}, "doc", "cat", "doc/"+name, "--mark")); !strings.Contains(screen, want) {
-			t.Errorf("%s: %q does not say %s", name, screen, want)
+			t.Errorf("%s: got %q, want %s in it", name, screen, want)
 		}
 		if piped, err := looking(t, store, nil, "doc", "cat", "doc/"+name, "--mark").CombinedOutput(); err != nil || !strings.Contains(string(piped), `"direct":true`) {
-			t.Errorf("%s in a pipe: %v, %q", name, err, piped)
+			t.Errorf("%s in a pipe: got %v, %q", name, err, piped)
 		}
 	}
 }
 
-// On a terminal colours are the only control sequences, whatever is in the store: as
-// text, as JSON, as the bytes that were stored, and by way of the pager.
+// On a terminal colours are the only control sequences, whatever the store contains: in text, in JSON, in stored
+// bytes, and through the pager.
 func TestNothingMovesTheCursorOfATerminal(t *testing.T) {
 	testkit.OnlyFull(t, "TestNothingMovesTheCursor prints the same to a pipe")
 	store := filepath.Join(t.TempDir(), "store")
@@ -46,14 +46,14 @@ func TestNothingMovesTheCursorOfATerminal(t *testing.T) {
 			for _, columns := range []int{40, 200} {
 				args := strings.Split(strings.ReplaceAll(line, "\x00", ""), " ")
 				c := looking(t, store, []string{"PAGER=cat <&0"}, args...)
-				c.Stdin = strings.NewReader("") // a question is not answered
+				c.Stdin = strings.NewReader("") // no answer to questions
 				screen, _ := onTerminal(t, columns, 8, c)
 				bare := colour.ReplaceAllString(screen, "")
 				if at := strings.IndexFunc(bare, moves); at >= 0 {
-					t.Errorf("%q prints a control character: %q", args, bare[max(0, at-60):min(len(bare), at+40)])
+					t.Errorf("%q: got a control character: %q", args, bare[max(0, at-60):min(len(bare), at+40)])
 				}
 				if screen == "" {
-					t.Errorf("%q prints nothing", args)
+					t.Errorf("%q: got no output", args)
 				}
 			}
 		})

@@ -18,18 +18,18 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// evil sets a title, clears the screen, returns to the beginning of the line, colours and
-// hides what follows, turns the direction of text around, and hides a word in another.
+// evil sets a title, clears the screen, returns to the beginning of the line, colours and hides the text after it,
+// reverses the direction of text, and hides a word in another.
 const evil = "x\x1b]0;owned\x07\x1b[2J\r\x1b[8mhidden\u009b31m\u202e\u2066\u200bz\u200f\ufeff\U000e0041\x00\x7fword"
 
-// moves reports whether a character moves the cursor of a terminal, turns or hides text.
+// moves reports whether a character moves the cursor of a terminal, reverses or hides text.
 func moves(r rune) bool {
 	return r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r >= 0x200b && r <= 0x200f || r >= 0x2028 && r <= 0x202e ||
 		r >= 0x2060 && r <= 0x206f || r == 0xfeff || r >= 0xe0000 && r < 0xe1000
 }
 
-// No byte that somebody wrote into a store is a control sequence on a screen,
-// whatever it is a part of and whatever command shows it, errors among them.
+// No stored byte is a control sequence on a screen, in whatever part of a record it is and whatever command prints it,
+// also in an error.
 func TestNothingMovesTheCursor(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	id := evilStore(t, store)
@@ -52,10 +52,10 @@ func TestNothingMovesTheCursor(t *testing.T) {
 	shown := 0
 	for n, call := range calls {
 		if n%3 > 0 && !testkit.Full() {
-			continue // everybody's tests try every third command
+			continue // the default tier tries every third command
 		}
 		for i := range call {
-			call[i] = strings.ReplaceAll(call[i], "\x00", "") // which no argument can have
+			call[i] = strings.ReplaceAll(call[i], "\x00", "") // no argument can have a zero byte
 		}
 		c := command(t.Context(), store, call[0], call[1:]...)
 		var out bytes.Buffer
@@ -66,19 +66,18 @@ func TestNothingMovesTheCursor(t *testing.T) {
 			shown++
 		}
 		if at := strings.IndexFunc(out.String(), moves); at >= 0 {
-			t.Errorf("%q prints a control character: %q", call[1:], out.String()[max(0, at-60):min(out.Len(), at+40)])
+			t.Errorf("%q: got a control character: %q", call[1:], out.String()[max(0, at-60):min(out.Len(), at+40)])
 		}
 	}
 	if shown < len(calls)/2 && testkit.Full() {
-		t.Errorf("only %d of %d commands showed any of it", shown, len(calls))
+		t.Errorf("got stored text from only %d of %d commands", shown, len(calls))
 	}
 }
 
-// A record that somebody published and that is no event is named with nothing of it that
-// moves the cursor.
+// If a published record is not an event, the error names it without any byte that moves the cursor.
 func TestDamageMovesNoCursor(t *testing.T) {
 	url := serveNATS(t)
-	st, err := embedded.Open(t.Context(), embedded.Options{Backend: "nats", URL: url, Source: "urn:test"}) // which makes the stream
+	st, err := embedded.Open(t.Context(), embedded.Options{Backend: "nats", URL: url, Source: "urn:test"}) // creates the stream
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,11 +96,11 @@ func TestDamageMovesNoCursor(t *testing.T) {
 	}
 	out, err := remote(t.Context(), t.TempDir(), "tally", "log", "--all-sessions", "--server", url).CombinedOutput()
 	if code := codeOf(t, err); code != 5 || !strings.Contains(string(out), "word") || strings.ContainsFunc(string(out), moves) {
-		t.Errorf("code %d: %q", code, out)
+		t.Errorf("got code %d: %q", code, out)
 	}
 }
 
-// evilDocument writes a document in which whatever can be anything is evil.
+// evilDocument writes a document in which every free text is evil.
 func evilDocument(t *testing.T, st *tally.Store, id string) {
 	t.Helper()
 	docs := st.Documents()
@@ -117,8 +116,7 @@ func evilDocument(t *testing.T, st *tally.Store, id string) {
 	}
 }
 
-// evilStore makes a store in which whatever can be anything is evil, and returns the id of
-// a session.
+// evilStore makes a store in which every free text is evil, and returns the id of a session.
 func evilStore(t *testing.T, store string) (id string) {
 	t.Helper()
 	st, err := embedded.Open(t.Context(), embedded.Options{Store: store, Backend: "local", Source: "urn:" + "evil"})
@@ -151,7 +149,7 @@ func evilStore(t *testing.T, store string) (id string) {
 		&events.CheckpointSaved{Kind: "step", ID: evil, Prompt: evil, At: 1},
 		&events.SessionUpdated{Set: events.Fields{{Name: "title", Value: quoted(evil)}, {Name: evil, Value: quoted(evil)}}, Reason: evil},
 		&events.SessionRewound{To: 2, Reason: evil},
-		&events.ThreadTruncated{Lengths: map[string]int{evil: 99}, Reason: evil}, // void
+		&events.ThreadTruncated{Lengths: map[string]int{evil: 99}, Reason: evil}, // rejected
 	} {
 		e, err := events.New("urn:evil", sub, p) // ids, sources and actors are printable, or refused
 		if err != nil {

@@ -32,7 +32,7 @@ func sealFile(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[4]), content, 0o600))
 }
 
-// openFile wants the clear value of a sealed document in a file: unseal KEYS NAMESPACE ID CLEAR FILE
+// openFile fails unless a sealed document in a file has a clear value: unseal KEYS NAMESPACE ID CLEAR FILE
 func openFile(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 5 {
 		ts.Fatalf("usage: unseal KEYS NAMESPACE ID CLEAR FILE")
@@ -46,8 +46,8 @@ func openFile(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// A rotation that is killed at any moment leaves documents that all open, each sealed with
-// one key or another, and the next one goes on.
+// If a rotation is killed at any moment, all documents open, each sealed with one key or another, and the next
+// rotation continues.
 func TestKillRotate(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
@@ -61,7 +61,7 @@ func TestKillRotate(t *testing.T) {
 	dir := t.TempDir()
 	store, keys := filepath.Join(dir, "store"), filepath.Join(dir, "keys")
 	var text strings.Builder
-	another := func(n int) { // key, so that there is something to do
+	another := func(n int) { // adds a key, so that the rotation has work
 		fmt.Fprintf(&text, "k%d:%064x\n", n, n+1)
 		if err := os.WriteFile(keys, []byte(text.String()), 0o600); err != nil {
 			t.Fatal(err)
@@ -69,12 +69,12 @@ func TestKillRotate(t *testing.T) {
 	}
 	another(0)
 	output(t, sealedDocuments(t, keys, documents), store, "tally", "append")
-	// The time in which one is killed follows how long this machine takes for it, now: one that
-	// had not begun gets more, one that was done gets less.
+	// The kill follows the running time of a rotation on this machine: if one had not begun, the next gets more time;
+	// if one was done, less.
 	between, most, round := 0, 500*time.Millisecond, 0
 	for ; round < kills || between == 0; round++ {
 		if round > 100*kills {
-			t.Fatalf("of %d none was killed between two documents: the test showed nothing", round)
+			t.Fatalf("none of %d rotations was killed between two documents: the test showed nothing", round)
 		}
 		another(round + 1)
 		killed := kill(t, withKeys(command(ctx, store, "tally", "secrets", "rotate"), keys), most)
@@ -91,7 +91,7 @@ func TestKillRotate(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if n := mustAllOpen(t, store, keys, documents); n != documents {
-		t.Errorf("in the end %d of %d documents are sealed with the newest key", n, documents)
+		t.Errorf("got %d of %d documents sealed with the newest key", n, documents)
 	}
 	t.Logf("%d of %d were killed between two documents", between, round)
 }
@@ -101,7 +101,7 @@ func withKeys(c *exec.Cmd, keys string) *exec.Cmd {
 	return c
 }
 
-// sealedDocuments makes events that write sealed documents.
+// sealedDocuments returns events that write sealed documents.
 func sealedDocuments(t *testing.T, keys string, n int) io.Reader {
 	t.Helper()
 	ring, err := sealed.ReadFile(keys)
@@ -120,8 +120,7 @@ func sealedDocuments(t *testing.T, keys string, n int) io.Reader {
 	return strings.NewReader(b.String())
 }
 
-// mustAllOpen wants so many sealed documents, all of which open, and returns how many are
-// sealed with the newest key.
+// mustAllOpen expects a number of sealed documents that all open, and returns how many are sealed with the newest key.
 func mustAllOpen(t *testing.T, store, keys string, documents int) int {
 	t.Helper()
 	text, err := withKeys(command(t.Context(), store, "tally", "secrets", "check", "-o", "json"), keys).Output()

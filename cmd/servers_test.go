@@ -12,8 +12,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// certificate writes a certificate for this machine, which is its own authority, and
-// its key: certificate cert key
+// certificate writes a certificate for this machine, which is its own authority, and its key: certificate cert key
 func certificate(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: certificate cert key")
@@ -21,7 +20,7 @@ func certificate(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(testkit.WriteCertificate(ts.MkAbs(args[0]), ts.MkAbs(args[1])))
 }
 
-// freePort sets a variable to a port on which nobody listens: freeport VAR
+// freePort sets a variable to an unused port: freeport VAR
 func freePort(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: freeport VAR")
@@ -33,11 +32,10 @@ func freePort(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], port)
 }
 
-// natsPayload is the largest message of a server, unless a script says otherwise.
+// natsPayload is the largest message of a server, unless a script sets another.
 const natsPayload = 16 << 20
 
-// natsServer runs a NATS server until the script ends, and sets a variable to its
-// URL: natsserver VAR [max_payload]
+// natsServer runs a NATS server until the script ends, and sets a variable to its URL: natsserver VAR [max_payload]
 func natsServer(ts *testscript.TestScript, neg bool, args []string) {
 	maxPayload := natsPayload
 	if len(args) == 2 {
@@ -53,7 +51,7 @@ func natsServer(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], s.ClientURL())
 }
 
-// startNATS runs a NATS server as somebody else would.
+// startNATS runs a NATS server, as another operator would.
 func startNATS(dir string, maxPayload int) (*server.Server, error) {
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir,
 		MaxPayload: int32(maxPayload), NoSigs: true, NoLog: true, DisableJetStreamBanner: true,

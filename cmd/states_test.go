@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/internal/disk/lockfile"
 )
 
-// The commands that look, each for what it needs: a list, the search, the log, the store itself.
+// The reading commands, each with another source: a list, the search, the log, the store itself.
 var looks = []string{"ls", "search hello", "show last", "log --all-sessions", "status"}
 
 // For each state of a store directory, reading commands print a sentence and end with a certain exit code. If the
@@ -31,9 +31,9 @@ func TestEveryStateOfAStore(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		make  func(t *testing.T, dir string)
-		codes []int  // of looks
-		says  string // each of them
-		still bool   // nothing is changed
+		codes []int  // exit code of each command
+		says  string // text that each command prints
+		still bool   // whether the directory stays unchanged
 	}{
 		{"missing", func(*testing.T, string) {}, []int{0, 4, 4, 0, 0}, `there is no store in .*/store yet: the first append or import makes it`, true},
 		{"empty", func(t *testing.T, dir string) { put(t, filepath.Join(dir, "lost+found", "x"), "") },
@@ -89,17 +89,17 @@ func TestEveryStateOfAStore(t *testing.T) {
 				var out, errw bytes.Buffer
 				cmd.Stdout, cmd.Stderr = &out, &errw
 				if code := codeOf(t, cmd.Run()); code != c.codes[i] {
-					t.Errorf("%s: exit code %d, want %d\n%s%s", args, code, c.codes[i], out.String(), errw.String())
+					t.Errorf("%s: got exit code %d, want %d\n%s%s", args, code, c.codes[i], out.String(), errw.String())
 				}
 				if said := out.String() + errw.String(); !regexp.MustCompile(c.says).MatchString(said) {
-					t.Errorf("%s says %q, want %q", args, said, c.says)
+					t.Errorf("%s: got %q, want %q", args, said, c.says)
 				}
 				if strings.Contains(out.String()+errw.String(), "there is no view") {
-					t.Errorf("%s speaks of views:\n%s%s", args, out.String(), errw.String())
+					t.Errorf("%s: got a message about views:\n%s%s", args, out.String(), errw.String())
 				}
 			}
 			if now := paths(t, home); c.still && now != before {
-				t.Errorf("something was made or removed:\n%s\nbefore:\n%s", now, before)
+				t.Errorf("the directory changed:\n%s\nbefore:\n%s", now, before)
 			}
 		})
 	}
@@ -115,13 +115,13 @@ func TestForeignDirectoryIsNotMadeAStore(t *testing.T) {
 	cmd := command(t.Context(), dir, "tally", "append", "s")
 	cmd.Stdin = strings.NewReader(`{"role":"user"}`)
 	if code := codeOf(t, cmd.Run()); code != 7 {
-		t.Errorf("exit code %d, want 7", code)
+		t.Errorf("got exit code %d, want 7", code)
 	}
 	if got := paths(t, dir); got != ".\nletters\nletters/a" {
-		t.Errorf("the directory holds:\n%s", got)
+		t.Errorf("the directory: got:\n%s", got)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
+		t.Errorf("got mode %v, %v", info.Mode(), err)
 	}
 }
 

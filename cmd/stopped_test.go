@@ -14,11 +14,10 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// An owner that stands still is named, and nothing is taken from it: when it goes on, it
-// has what it had.
+// A stopped owner is named in the error, and keeps its store. When it continues, it has its store and its records.
 func TestOwnerThatStandsStill(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")
-	t.Parallel() // it waits
+	t.Parallel() // the test mostly waits
 	dir := filepath.Join(t.TempDir(), "store")
 	output(t, strings.NewReader(`{"role":"user","content":"hello"}`), dir, "tally", "append", "s")
 	owner := owner(t, dir)
@@ -34,7 +33,7 @@ func TestOwnerThatStandsStill(t *testing.T) {
 			err := cmd.Run()
 			want := fmt.Sprintf("process %d owns the store in %s and does not answer", owner.Process.Pid, dir)
 			if code := cmd.ProcessState.ExitCode(); code != 7 || !strings.Contains(errw.String(), want) {
-				t.Errorf("%s: exit code %d (%v), says %q, want 7 and %q", args, code, err, errw.String(), want)
+				t.Errorf("%s: got exit code %d (%v) and %q, want 7 and %q", args, code, err, errw.String(), want)
 			}
 		})
 	}
@@ -42,7 +41,7 @@ func TestOwnerThatStandsStill(t *testing.T) {
 	doctor := command(t.Context(), dir, "tally", "doctor")
 	examined, err := doctor.Output()
 	if want := fmt.Sprintf("process %d owns the store and does not answer", owner.Process.Pid); doctor.ProcessState.ExitCode() != 7 || !bytes.Contains(examined, []byte(want)) {
-		t.Errorf("doctor: %v\n%s\nwant exit code 7 and %q", err, examined, want)
+		t.Errorf("doctor: got %v\n%s\nwant exit code 7 and %q", err, examined, want)
 	}
 	for _, s := range []syscall.Signal{syscall.SIGCONT, syscall.SIGINT} {
 		if err := owner.Process.Signal(s); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// A team that rests costs nothing, for TALLY_IDLE, a minute if it is not set: its owner, with its
-// daemons, and daemons beside it take nearly nothing of the processor, and the log does not grow.
+// For TALLY_IDLE, by default a minute, an idle team costs nothing: its owner with its daemons, and daemons of another
+// process, use almost no processor time, and the log does not grow.
 func TestTeamIdle(t *testing.T) {
 	testkit.OnlySoak(t)
 	onDisk(t)
@@ -40,7 +40,7 @@ func TestTeamIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { beside.Process.Kill(); beside.Wait() })
-	time.Sleep(20 * time.Second) // the work at a start is done by then
+	time.Sleep(20 * time.Second) // the work after a start is done by then
 	sizes := func() (n int64) {
 		t.Helper()
 		err := filepath.WalkDir(filepath.Join(k.store, "jetstream"), func(_ string, e fs.DirEntry, err error) error {
@@ -61,7 +61,7 @@ func TestTeamIdle(t *testing.T) {
 	length := figureTime(t, "TALLY_IDLE", time.Minute)
 	head, size, memory := k.head(), sizes(), k.memory("VmRSS")
 	if want := documents + queues + agents; int(head) < want {
-		t.Fatalf("the log has %v records of %d", head, want)
+		t.Fatalf("got %v records, want %d", head, want)
 	}
 	before, _ := k.cost()
 	tendBefore, _ := costOf(t, beside.Process.Pid)
@@ -74,9 +74,9 @@ func TestTeamIdle(t *testing.T) {
 	t.Logf("%v: serve %.3f %% of a core (target 0.5), daemon run %.3f %%; memory %d MB, then %d MB; the log has %v records in %d bytes, then %v in %d", length,
 		share(after-before), share(tendAfter-tendBefore), memory>>20, k.memory("VmRSS")>>20, head, size, k.head(), sizes())
 	if all := share(after - before + tendAfter - tendBefore); all > 0.5 {
-		t.Errorf("they took %.3f %% of a core", all)
+		t.Errorf("got %.3f %% of a core", all)
 	}
 	if now, bytes := k.head(), sizes(); now != head || bytes != size {
-		t.Errorf("the log has grown from %v records in %d bytes to %v in %d", head, size, now, bytes)
+		t.Errorf("the log grew from %v records in %d bytes to %v in %d", head, size, now, bytes)
 	}
 }

@@ -21,14 +21,14 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// doneLine is a row of queue work or inbox run.
+// doneLine is a line of queue work or inbox run.
 type doneLine struct {
 	ID, Outcome  string
 	Attempt      int
 	Fence, Stale uint64
 }
 
-// itemLine is an item as queue shows it.
+// itemLine is an item as queue ls prints it.
 type itemLine struct {
 	ID, State, Worker string
 	Attempts          int
@@ -46,7 +46,7 @@ type itemLine struct {
 // doer is a process that runs a command for items or messages.
 type doer struct {
 	*exec.Cmd
-	lines chan doneLine // each as it comes; closed at the end
+	lines chan doneLine // lines as they arrive; closed at the end
 	errw  *bytes.Buffer
 }
 
@@ -80,7 +80,7 @@ func doing(t *testing.T, store string, args ...string) *doer {
 	return d
 }
 
-// runTo runs a verb whose command stands behind -- to its end.
+// runTo runs a verb with a command after -- to its end.
 func runTo(t *testing.T, store, verb string, args ...string) {
 	t.Helper()
 	d := doing(t, store, append([]string{verb}, args...)...)
@@ -97,11 +97,11 @@ func (d *doer) next(t *testing.T) doneLine {
 	select {
 	case l, ok := <-d.lines:
 		if !ok {
-			t.Fatalf("it has ended:\n%s", d.errw)
+			t.Fatalf("the process has ended:\n%s", d.errw)
 		}
 		return l
 	case <-time.After(within):
-		t.Fatalf("nothing comes:\n%s", d.errw)
+		t.Fatalf("timeout: no line:\n%s", d.errw)
 		panic("unreachable")
 	}
 }
@@ -125,7 +125,7 @@ func mustAppear(t *testing.T, path string) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%s does not appear", path)
+			t.Fatalf("timeout: no file %s", path)
 		}
 	}
 }
@@ -140,21 +140,20 @@ func itemOf(t *testing.T, store, queue, id string) itemLine {
 	t.Helper()
 	list := jsonLines[itemLine](t, strings.NewReader(output(t, nil, store, "tally", "queue", "show", queue, id, "-o", "jsonl")))
 	if len(list) != 1 {
-		t.Fatalf("%d items are %s", len(list), id)
+		t.Fatalf("got %d items %s", len(list), id)
 	}
 	return list[0]
 }
 
-// waits is a command that says that it has begun, and ends when it is let: by files that
-// begin with a path and end with the item's id. It ends when their folder is gone, too.
+// waits returns a shell command that creates a file when it begins, and ends when another file exists: both begin with
+// a path and end with the item's id. It also ends when their folder is removed.
 func waits(path, then string) string {
 	return fmt.Sprintf(`echo $$ > %[1]s.part.$TALLY_ITEM; mv %[1]s.part.$TALLY_ITEM %[1]s.begun.$TALLY_ITEM
 		until test -e %[1]s.go.$TALLY_ITEM; do test -d %[3]s || exit 1; sleep 0.01; done; %[2]s`, path, then, filepath.Dir(path))
 }
 
-// D-18: the item of a worker that is killed goes to another one when its lease is over, and
-// counts as an attempt; that of one that is interrupted at once, as if it had not been
-// claimed, and what it had started is ended.
+// D-18: if a worker is killed, another one gets its item when the lease is over, and the attempt counts. If a worker
+// is interrupted, its item is released at once without counting an attempt, and its command is ended.
 func TestKillWorker(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
@@ -165,19 +164,19 @@ func TestKillWorker(t *testing.T) {
 	w := doing(t, store, "queue", "work", "q", "--worker", "first", "--", "sh", "-c", waits(path, "echo late"))
 	mustAppear(t, path+".begun.killed")
 	if item := itemOf(t, store, "q", "killed"); item.State != "claimed" || item.Worker != "first" {
-		t.Errorf("while it is worked on it is %+v", item)
+		t.Errorf("during the work: got %+v", item)
 	}
 	w.end(t, syscall.SIGKILL)
 	other := doing(t, store, "queue", "work", "q", "--worker", "second", "--", "sh", "-c", `test $TALLY_ITEM != killed || { echo done; exit; }; `+waits(path, "echo done"))
 	if l := other.next(t); l.ID != "killed" || l.Outcome != "completed" || l.Attempt != 2 {
-		t.Errorf("the second worker says %+v", l)
+		t.Errorf("the second worker: got %+v", l)
 	}
-	if err := os.WriteFile(path+".go.killed", nil, 0o600); err != nil { // its command outlives the first worker
+	if err := os.WriteFile(path+".go.killed", nil, 0o600); err != nil { // ends the first worker's command, which is still running
 		t.Fatal(err)
 	}
 	item := itemOf(t, store, "q", "killed")
 	if item.State != "done" || len(item.History) != 2 || item.History[0].Outcome != "lost" || item.History[1].Result != "done" {
-		t.Errorf("the item is %+v", item)
+		t.Errorf("got the item %+v", item)
 	}
 
 	enqueue(t, store, "q", "--id", "interrupted")
@@ -187,19 +186,19 @@ func TestKillWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code := other.end(t, syscall.SIGINT); code != 130 {
-		t.Errorf("interrupted, its exit code is %d:\n%s", code, other.errw)
+		t.Errorf("an interrupted worker: got exit code %d:\n%s", code, other.errw)
 	}
 	if item := itemOf(t, store, "q", "interrupted"); item.State != "ready" || item.Attempts != 0 || item.History[0].Outcome != "released" {
-		t.Errorf("the item of an interrupted worker is %+v", item)
+		t.Errorf("the item of an interrupted worker: got %+v", item)
 	}
 	var pid int
 	if _, err := fmt.Sscan(string(child), &pid); err != nil || syscall.Kill(pid, 0) == nil {
-		t.Errorf("its command %d lives on, %v", pid, err)
+		t.Errorf("its command %d still runs, %v", pid, err)
 	}
 }
 
-// D-59: a worker that stood still beyond its lease is refused, its result is kept as late,
-// and the item's is the other worker's.
+// D-59: a worker that was stopped for longer than its lease is refused. Its result is kept as late, and the item has
+// the other worker's result.
 func TestKillStoppedWorker(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
@@ -226,19 +225,19 @@ func TestKillStoppedWorker(t *testing.T) {
 			t.Fatal(err)
 		}
 		if l := slow.next(t); l.ID != id || l.Outcome != "stale" || l.Stale == 0 {
-			t.Fatalf("trial %d: the slow worker says %+v", n, l)
+			t.Fatalf("trial %d: the slow worker: got %+v", n, l)
 		}
 		item := itemOf(t, store, "q", id)
 		if item.State != "done" || len(item.History) != 2 || item.History[1].Worker != "fast" || item.History[1].Result != "fast" ||
 			len(item.History[0].Stale) != 1 || item.History[0].Stale[0].Result != "slow" {
-			t.Fatalf("trial %d: the item is %+v", n, item)
+			t.Fatalf("trial %d: got the item %+v", n, item)
 		}
 	}
 	slow.end(t, syscall.SIGINT)
 }
 
-// D-17: the owner of the store may be killed under workers. Each item is done once, no worker ends, and messages are
-// handed over in order without gaps.
+// D-17: if the owner of the store is killed under workers, each item is done once, no worker ends, and messages are
+// delivered in order without gaps.
 func TestKillOwnerUnderWork(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
@@ -283,17 +282,17 @@ func TestKillOwnerUnderWork(t *testing.T) {
 				if l.Outcome == "completed" {
 					completed[l.ID]++
 				} else if l.Outcome != "stale" && l.Outcome != "lost" {
-					t.Errorf("an item is %+v", l)
+					t.Errorf("got the item %+v", l)
 				}
 			case <-time.After(10 * time.Millisecond):
 			case <-ctx.Done():
-				t.Fatalf("%d of %d items are done:\n%s", len(completed), each, doers[0].errw)
+				t.Fatalf("got %d of %d items done:\n%s", len(completed), each, doers[0].errw)
 			}
 		}
 	}
 	for id, n := range completed {
 		if n != 1 {
-			t.Errorf("%s was completed %d times", id, n)
+			t.Errorf("%s: got %d completions", id, n)
 		}
 	}
 	for seen := 0; seen < (each+3)/4; {
@@ -304,18 +303,18 @@ func TestKillOwnerUnderWork(t *testing.T) {
 	killing.Wait()
 	for _, d := range append(doers, attends) {
 		if code := d.end(t, syscall.SIGTERM); code != 143 {
-			t.Errorf("a worker ends with code %d:\n%s", code, d.errw)
+			t.Errorf("a worker: got exit code %d:\n%s", code, d.errw)
 		}
 	}
 	mustBeInOrder(t, path, each)
 	owner.kill()
 	if list := jsonLines[itemLine](t, strings.NewReader(output(t, nil, store, "tally", "queue", "ls", "q", "--state", "done", "-o", "jsonl"))); len(list) != each {
-		t.Errorf("%d items are done, %d were put in", len(list), each)
+		t.Errorf("got %d items done, want %d", len(list), each)
 	}
 	output(t, nil, store, "tally", "verify")
 }
 
-// The owner of the store may be killed under senders and producers. Each message and each item is stored once, under
+// If the owner of the store is killed under senders and producers, each message and each item is stored once, under
 // the printed id, and no command fails.
 func TestKillOwnerUnderSends(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")
@@ -379,18 +378,17 @@ func TestKillOwnerUnderSends(t *testing.T) {
 		return ids
 	}
 	if got := listed("queue", "ls", "q"); len(put) != items || !slices.Equal(got, put) {
-		t.Errorf("%d items are there, %d were put in, and %d said", len(got), items, len(put))
+		t.Errorf("got %d items, want %d; %d were printed", len(got), items, len(put))
 	}
 	got := listed("inbox", "ls", "ci", "--limit", fmt.Sprint(2*messages))
 	slices.Sort(got)
 	if slices.Sort(sent); len(sent) != messages || !slices.Equal(got, sent) {
-		t.Errorf("%d messages are there, %d were sent, and %d said", len(got), messages, len(sent))
+		t.Errorf("got %d messages, want %d; %d were printed", len(got), messages, len(sent))
 	}
 	output(t, nil, store, "tally", "verify")
 }
 
-// mustBeInOrder wants every fourth number in a file, in their order; one that follows itself
-// was handed over twice.
+// mustBeInOrder expects every fourth number in a file, in order. A number twice in a row is a second delivery.
 func mustBeInOrder(t *testing.T, path string, upto int) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -403,12 +401,12 @@ func mustBeInOrder(t *testing.T, path string, upto int) {
 		want = append(want, fmt.Sprint(n))
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("messages were handed over as %v, want %v", got, want)
+		t.Errorf("got messages %v, want %v", got, want)
 	}
 }
 
-// BenchmarkWork is the time from an acknowledged enqueue to the start of a process, with a
-// worker that waits, on the same machine.
+// BenchmarkWork measures the time from an acknowledged queue add to the start of a process, with a waiting worker on
+// the same machine.
 func BenchmarkWork(b *testing.B) {
 	dir := b.TempDir()
 	store, fifo := filepath.Join(dir, "store"), filepath.Join(dir, "fifo")

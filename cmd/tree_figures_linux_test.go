@@ -28,13 +28,12 @@ import (
 	"github.com/tallylog/tally/internal/tree/keeper"
 )
 
-// How long files take to follow the log, and the log to follow files, beside what others use for
-// the same. Each part compares within its own run, and can be run by itself:
+// TestTreeFigures measures how fast files follow the log, and the log follows files, beside other ways to do the same.
+// Each part compares within its own run, and can be run by itself:
 //
 //	TALLY_SOAK=1 go test -v -run TestTreeFigures/latency ./cmd
 //
-// TALLY_FIGURES is by what the counts of all parts are multiplied, 1 if it is not set: less is
-// for a look whether a part runs, and its figures mean little.
+// TALLY_FIGURES multiplies the counts of all parts; the default is 1. A smaller value only shows whether a part runs.
 func TestTreeFigures(t *testing.T) {
 	testkit.OnlySoak(t)
 	for _, part := range []struct {
@@ -55,8 +54,8 @@ func TestTreeFigures(t *testing.T) {
 	}
 }
 
-// figureLatency: from the ack to the file, from a save to its revision, and what an append waits
-// for files in mode sync, beside an append and a file that are made durable one after the other.
+// figureLatency measures the time from an acknowledgement to the file, from a save to its revision, and of an append
+// in mode sync; and beside it an append and a durable file written one after the other.
 func figureLatency(t *testing.T) {
 	n := figureCount(t, 400)
 	k := newKept(t)
@@ -116,9 +115,9 @@ func figureMirror(t *testing.T) {
 		s := k.state()
 		peak := k.memory("VmHWM")
 		if s.Files != files {
-			t.Errorf("%s: there are %d files, want %d", what, s.Files, files)
+			t.Errorf("%s: got %d files, want %d", what, s.Files, files)
 		}
-		// Whatever else a start does, it is over when the first save is taken in.
+		// When the first save is imported, the start is complete.
 		files++
 		id := fmt.Sprintf("after%d.txt", files)
 		k.write(id, id)
@@ -135,8 +134,7 @@ func figureMirror(t *testing.T) {
 	k.stop(syscall.SIGTERM)
 }
 
-// figureSteps: steps of one conversation, one after the other, beside the same without a tree, in
-// rounds that take turns.
+// figureSteps measures steps of one conversation, one after the other, with and without a tree in alternating rounds.
 func figureSteps(t *testing.T) {
 	const rounds = 10
 	n := figureCount(t, 500)
@@ -172,8 +170,8 @@ func figureSteps(t *testing.T) {
 	t.Logf("%-60s %.2f (target 0.5), until the file has them %.2f; medians of %d rounds", "ratio of rates", share.median(), shareInFiles.median(), rounds)
 }
 
-// figureBusy: appends of 16 producers beside a tree that shows them all, and whose files somebody
-// saves all the time; against the same, and the same saves, without a tree.
+// figureBusy measures appends of 16 producers beside a tree that shows them all and whose files are saved all the
+// time, and the same appends and saves without a tree.
 func figureBusy(t *testing.T) {
 	const rounds, producers, edits = 7, 16, 100
 	length := time.Duration(figureCount(t, 5000)) * time.Millisecond
@@ -215,7 +213,7 @@ func figureBusy(t *testing.T) {
 		all.Wait()
 		return n.Load()
 	}
-	for k, st := range map[*kept]*tally.Store{with: shown, without: plain} { // files and folders are there, caches are warm
+	for k, st := range map[*kept]*tally.Store{with: shown, without: plain} { // files and folders exist, caches are warm
 		round(k, st)
 		k.rests(st)
 	}
@@ -244,20 +242,20 @@ func figureBusy(t *testing.T) {
 		behind.part(0.5).Round(time.Millisecond))
 }
 
-// figureCount is how often a part does something.
+// figureCount returns how often a part repeats its work.
 func figureCount(t *testing.T, n int) int {
 	t.Helper()
 	factor := 1.0
 	if text := os.Getenv("TALLY_FIGURES"); text != "" {
 		var err error
 		if factor, err = strconv.ParseFloat(text, 64); err != nil || factor <= 0 {
-			t.Fatalf("TALLY_FIGURES is %q, want a number above 0", text)
+			t.Fatalf("TALLY_FIGURES: got %q, want a number above 0", text)
 		}
 	}
 	return max(int(float64(n)*factor), min(n, 3))
 }
 
-// figureTime is how long a test runs, as an environment variable says.
+// figureTime returns the running time of a test from an environment variable.
 func figureTime(t *testing.T, variable string, otherwise time.Duration) time.Duration {
 	t.Helper()
 	text := os.Getenv(variable)
@@ -266,12 +264,12 @@ func figureTime(t *testing.T, variable string, otherwise time.Duration) time.Dur
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		t.Fatalf("%s is %q, want a time such as 1h", variable, text)
+		t.Fatalf("%s: got %q, want a time such as 1h", variable, text)
 	}
 	return d
 }
 
-// figureNumber is what a variable says, at least 1.
+// figureNumber returns the value of a variable, at least 1.
 func figureNumber(t *testing.T, variable string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(variable)
@@ -280,12 +278,12 @@ func figureNumber(t *testing.T, variable string, otherwise int) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		t.Fatalf("%s is %q, want a number from 1 on", variable, text)
+		t.Fatalf("%s: got %q, want a number from 1 on", variable, text)
 	}
 	return n
 }
 
-// onDisk ends a test whose files are in memory: its figures would be of nothing.
+// onDisk fails a test whose files are in memory, because its figures would mean nothing.
 func onDisk(t *testing.T) {
 	t.Helper()
 	var fs unix.Statfs_t
@@ -297,7 +295,7 @@ func onDisk(t *testing.T) {
 	}
 }
 
-// config writes the project's file, with whatever trees there are in it.
+// config writes the project's file with some trees.
 func (k *kept) config(text string) {
 	k.t.Helper()
 	err := os.MkdirAll(k.project, 0o755)
@@ -366,8 +364,8 @@ func (k *kept) waitsFor(st *tally.Store, tree string) {
 	}
 }
 
-// rests waits until no view of the store has anything left to read, and until the work for the last saves is over, so
-// that they do not disturb the next measurement.
+// rests waits until each view of the store is up to date and the work for the last saves is done, so that they do not
+// disturb the next measurement.
 func (k *kept) rests(st *tally.Store) {
 	k.t.Helper()
 	at, err := st.Log.Durable(k.t.Context())
@@ -382,12 +380,12 @@ func (k *kept) rests(st *tally.Store) {
 	time.Sleep(3 * time.Second)
 }
 
-// waits waits until something is so, and looks again and again.
+// waits polls until so returns true.
 func (k *kept) waits(most, every time.Duration, what string, so func() bool) {
 	k.t.Helper()
 	for deadline := time.Now().Add(most); !so(); time.Sleep(every) {
 		if time.Now().After(deadline) {
-			k.t.Fatalf("after %v it is not so that %s", most, what)
+			k.t.Fatalf("timeout after %v: wait until %s", most, what)
 		}
 	}
 }
@@ -402,14 +400,14 @@ func (k *kept) state() keeper.Status {
 	return said.Status
 }
 
-// shows waits until the files show all that is durable now.
+// shows waits until the files show all records that are durable now.
 func (k *kept) shows(most time.Duration) {
 	k.t.Helper()
 	head := k.head()
 	k.waits(most, 10*time.Millisecond, "all is shown", func() bool { s := k.state(); return s.Watching != "" && s.Shown >= head })
 }
 
-// memory is what the serving process has of it, in bytes: VmRSS now, VmHWM at most.
+// memory returns a value of the serving process's memory, in bytes: VmRSS now, VmHWM at its peak.
 func (k *kept) memory(which string) (bytes int64) {
 	k.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", k.serving.Process.Pid))
@@ -423,7 +421,7 @@ func (k *kept) memory(which string) (bytes int64) {
 	return bytes << 10
 }
 
-// handles are how many files the serving process has open, and how many folders it watches.
+// handles returns how many files the serving process has open, and how many folders it watches.
 func (k *kept) handles() (open, watched int) {
 	k.t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fdinfo", k.serving.Process.Pid)
@@ -434,7 +432,7 @@ func (k *kept) handles() (open, watched int) {
 	for _, e := range list {
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {
-			continue // it was closed
+			continue // the file was closed meanwhile
 		}
 		open++
 		watched += bytes.Count(text, []byte("inotify wd:"))
@@ -442,7 +440,7 @@ func (k *kept) handles() (open, watched int) {
 	return open, watched
 }
 
-// writeDurably writes a file as one does that must be there after a power cut.
+// writeDurably writes a file that survives a power cut.
 func (k *kept) writeDurably(name, text string) {
 	k.t.Helper()
 	path := filepath.Join(k.project, name)
@@ -467,7 +465,7 @@ func (k *kept) writeDurably(name, text string) {
 	}
 }
 
-// arrivals are the times at which contents of documents were seen in the log.
+// arrivals are the times at which a reader saw contents of documents in the log.
 type arrivals struct {
 	mu   sync.Mutex
 	when map[string]time.Time
@@ -479,7 +477,7 @@ func (a *arrivals) at(text string) time.Time {
 	return a.when[text]
 }
 
-// follow has a reader of the log note what arrives in it from now on.
+// follow starts a reader of the log that keeps the arrival times from now on.
 func (k *kept) follow(st *tally.Store) *arrivals {
 	k.t.Helper()
 	after, err := st.Log.Durable(k.t.Context())
@@ -526,12 +524,12 @@ func took(do func()) time.Duration {
 
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
 
-// times are how long something took, each time.
+// times are durations of a repeated action.
 type times []time.Duration
 
 func (l *times) add(d time.Duration) { *l = append(*l, d) }
 
-// part is the time that a share of them did not exceed.
+// part returns the duration that a share of them did not exceed.
 func (l times) part(share float64) time.Duration {
 	if len(l) == 0 {
 		return 0
@@ -546,7 +544,7 @@ func (l times) log(t *testing.T, what string) {
 		l.part(1).Round(10*time.Microsecond), len(l))
 }
 
-// rates are how often something was done in a second, in each round.
+// rates are repetitions per second, by round.
 type rates []float64
 
 func (l *rates) add(n int, in time.Duration) { *l = append(*l, float64(n)/in.Seconds()) }

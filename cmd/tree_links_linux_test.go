@@ -17,10 +17,9 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// Somebody puts links in the place of folders and of files in a tree, again and again, for
-// TALLY_LINKS, a minute if it is not set, while there is appended and saved. What the serving
-// process opens, makes, renames and removes meanwhile, by what the system says of it, is in the
-// tree or in the store.
+// For TALLY_LINKS, by default a minute, another program replaces folders and files of a tree with links, again and
+// again, during appends and saves. All paths that the serving process opens, creates, renames and removes meanwhile,
+// by the system's report, are in the tree or in the store.
 func TestTreeLinks(t *testing.T) {
 	testkit.OnlySoak(t)
 	if _, err := exec.LookPath("strace"); err != nil {
@@ -46,7 +45,7 @@ func TestTreeLinks(t *testing.T) {
 	var others sync.WaitGroup
 	swaps := 0
 	others.Go(func() {
-		// All of them are of this test alone: what fails here writes where the links lead.
+		// All of these folders belong to this test: on a failure, files are written to the links' targets.
 		target := []string{outside, k.store, k.folder, "real", "../../../outside"}
 		for ; ; swaps++ {
 			select {
@@ -64,11 +63,11 @@ func TestTreeLinks(t *testing.T) {
 			time.Sleep(time.Duration(swaps%5) * 100 * time.Microsecond)
 			_ = os.Remove(k.file("d/x"))
 			if swaps%100 == 0 {
-				time.Sleep(150 * time.Millisecond) // so that something settles
+				time.Sleep(150 * time.Millisecond) // so that some changes settle
 			}
 		}
 	})
-	root, err := os.OpenRoot(k.folder) // the writer in this test is not an adversary
+	root, err := os.OpenRoot(k.folder) // the test's own writer stays inside of the folder
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,11 +112,11 @@ func TestTreeLinks(t *testing.T) {
 	}
 	list, err := os.ReadDir(outside)
 	if err != nil || len(list) != len(names) {
-		t.Errorf("outside are %v, %v", list, err)
+		t.Errorf("outside: got %v, %v", list, err)
 	}
 	for _, name := range names {
 		if !fileIs(filepath.Join(outside, name), canary) {
-			t.Errorf("outside %s was written to", name)
+			t.Errorf("outside: %s was changed", name)
 		}
 	}
 	for rec, err := range k.open().Log.Read(t.Context(), events.Range{}) {
@@ -125,7 +124,7 @@ func TestTreeLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(string(rec.Data), canary) {
-			t.Fatalf("%v: what is outside was taken in", rec.Subject)
+			t.Fatalf("%v: content from outside was imported", rec.Subject)
 		}
 	}
 	if err := os.MkdirAll(k.file("d"), 0o755); err != nil {
@@ -138,7 +137,7 @@ func TestTreeLinks(t *testing.T) {
 	k.waits(30*time.Second, 10*time.Millisecond, "it goes on", func() bool { return fileIs(k.file("d/after"), "goes on") })
 }
 
-// tracing is strace of the process that keeps a tree.
+// tracing is a run of strace on the process that keeps a tree.
 type tracing struct {
 	t    *testing.T
 	file string
@@ -163,18 +162,18 @@ func (k *kept) traces(file string) *tracing {
 		k.t.Fatalf("strace: %s", lines.Text())
 	}
 	go func() {
-		for lines.Scan() { // of the threads that come
+		for lines.Scan() { // reports of new threads
 		}
 	}()
 	return tr
 }
 
-// traced is a call that succeeded, with a path that it used.
+// traced is a successful call, with a path that it used.
 type traced struct {
 	line   string
 	path   string // path of the opened file, as the system reports it for the handle; else of the folder, with the name in it
-	reads  bool   // it opens for reading only
-	walked bool   // the system found the way there by an open folder, and not by a path of the caller
+	reads  bool   // the call opens for reading only
+	walked bool   // the path was resolved from an open folder, not from a path of the caller
 }
 
 var (
@@ -184,13 +183,13 @@ var (
 	tracedPlace  = regexp.MustCompile(`(?:(AT_FDCWD|\d+)<((?:[^>\\]|\\.)*)>, )?"((?:[^"\\]|\\.)*)"`)
 )
 
-// walks reports whether a call names something by an open folder.
+// walks reports whether a call resolves a path from an open folder.
 func walks(args string) bool {
 	m := tracedPlace.FindStringSubmatch(args)
 	return m != nil && m[1] != "" && m[1] != "AT_FDCWD" && !strings.HasPrefix(m[3], "/")
 }
 
-// end ends the tracing, and returns the calls that succeeded.
+// end ends the tracing, and returns the successful calls.
 func (tr *tracing) end() (calls []traced) {
 	tr.t.Helper()
 	if err := tr.c.Process.Signal(os.Interrupt); err != nil {
@@ -202,7 +201,7 @@ func (tr *tracing) end() (calls []traced) {
 		tr.t.Fatal(err)
 	}
 	defer f.Close()
-	begun := make(map[string]string) // by thread: a call in the middle of which another thread's was said
+	begun := make(map[string]string) // by thread: a call whose report was interrupted by another thread's
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -216,18 +215,18 @@ func (tr *tracing) end() (calls []traced) {
 		}
 		m := tracedCall.FindStringSubmatch(line)
 		if m == nil {
-			continue // it failed, or is no call
+			continue // a failed call, or another line
 		}
 		call, args, result := m[1], m[2], m[4]
 		if result != "" {
-			result = strings.TrimSuffix(result, " (deleted)") // it was, by the time it was said
+			result = strings.TrimSuffix(result, " (deleted)") // the file was deleted before the report
 			calls = append(calls, traced{line: line, path: result, reads: !strings.Contains(args, "O_WRONLY") && !strings.Contains(args, "O_RDWR") &&
 				!strings.Contains(args, "O_CREAT"), walked: walks(args)})
 			continue
 		}
 		places := tracedPlace.FindAllStringSubmatch(args, -1)
 		if strings.HasPrefix(call, "symlink") && len(places) > 1 {
-			places = places[1:] // what a link says
+			places = places[1:] // the link's target
 		}
 		for _, p := range places {
 			c := traced{line: line, path: filepath.Join(p[2], p[3]), walked: p[1] != "" && p[1] != "AT_FDCWD"}
@@ -241,7 +240,7 @@ func (tr *tracing) end() (calls []traced) {
 		tr.t.Fatal(err)
 	}
 	if len(calls) == 0 {
-		tr.t.Fatal("strace saw nothing")
+		tr.t.Fatal("strace reported nothing")
 	}
 	return calls
 }

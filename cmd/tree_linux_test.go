@@ -20,17 +20,18 @@ import (
 	"github.com/tallylog/tally/internal/tree/keeper"
 )
 
-// kept is a project of a team with a folder of files, and a process that keeps it.
+// kept is a project of a team with a folder of files, and a process that keeps the folder.
 type kept struct {
 	t                      *testing.T
 	project, folder, store string
-	bin                    string // of the program
+	bin                    string // path of the program
 	env                    []string
 	serving                *exec.Cmd
-	api                    *tally.Store // of one who appends, and keeps no trees
+	api                    *tally.Store // a store that appends and keeps no trees
 }
 
-// keepTree makes a project, whose file says more of the tree besides, and has a process keep it.
+// keepTree makes a project and starts a process that keeps its tree. The project's file has further settings of the
+// tree.
 func keepTree(t *testing.T, more string) *kept {
 	t.Helper()
 	k := newKept(t)
@@ -39,7 +40,7 @@ func keepTree(t *testing.T, more string) *kept {
 	return k
 }
 
-// newKept makes a project of which nobody has heard.
+// newKept makes a new project.
 func newKept(t *testing.T) *kept {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
@@ -72,7 +73,7 @@ func (k *kept) program(name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// serve has a process keep the tree, and returns when it does.
+// serve starts a process that keeps the tree, and returns when it does.
 func (k *kept) serve() {
 	k.t.Helper()
 	c := k.program(filepath.Join(k.bin, "tally"), "serve", "--store", k.store, "-o", "jsonl", "--log-level", "error")
@@ -101,7 +102,7 @@ func (k *kept) stop(how os.Signal) {
 	k.serving.Wait()
 }
 
-// run runs a program in the folder, and wants it to succeed.
+// run runs a program in the folder. It must succeed.
 func (k *kept) run(name string, args ...string) string {
 	k.t.Helper()
 	c := k.program(name, args...)
@@ -113,7 +114,7 @@ func (k *kept) run(name string, args ...string) string {
 	return string(out)
 }
 
-// tally runs the program in the project; the result is what it printed, and its exit code.
+// tally runs the program in the project, and returns its output and exit code.
 func (k *kept) tally(args ...string) (out string, code int) {
 	k.t.Helper()
 	c := k.program(filepath.Join(k.bin, "tally"), append(args, "--store", k.store, "--log-level", "error")...)
@@ -135,7 +136,7 @@ func (k *kept) status() (s treeStatus, code int) {
 	k.t.Helper()
 	var list []treeStatus
 	out, code := k.tally("tree", "status", "-o", "json")
-	_, out, _ = strings.Cut(out, "[") // behind a hint
+	_, out, _ = strings.Cut(out, "[") // after a hint
 	if err := json.Unmarshal([]byte("["+out), &list); err != nil || len(list) != 1 {
 		k.t.Fatalf("%v: %d, %s", err, code, out)
 	}
@@ -143,13 +144,13 @@ func (k *kept) status() (s treeStatus, code int) {
 	return s, code
 }
 
-// until waits until something is so.
+// until waits until so returns true.
 func (k *kept) until(what string, so func() bool) {
 	k.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			s, code := k.status()
-			k.t.Fatalf("it is not so that %s: %+v, %d", what, s, code)
+			k.t.Fatalf("timeout: wait until %s: got %+v, %d", what, s, code)
 		}
 	}
 }
@@ -168,13 +169,13 @@ func (k *kept) open() *tally.Store {
 	return k.api
 }
 
-// put writes a document, whose file is called by its id.
+// put writes a document; its file is named by its id.
 func (k *kept) put(id, text string) error {
 	_, err := k.open().Documents().Save(k.t.Context(), "doc", id, tally.Write{Data: []byte(text)})
 	return err
 }
 
-// putAll writes documents whose files are there when it returns.
+// putAll writes documents and returns when their files exist.
 func (k *kept) putAll(ids []string, text func(id string) string) {
 	k.t.Helper()
 	for _, id := range ids {
@@ -240,7 +241,7 @@ func (k *kept) head() events.Offset {
 	return at
 }
 
-// stamps are the inodes and times of the files in the folder.
+// stamps returns the inodes and times of the files in the folder.
 func (k *kept) stamps() map[string]string {
 	k.t.Helper()
 	list := make(map[string]string)
@@ -261,22 +262,22 @@ func (k *kept) stamps() map[string]string {
 	return list
 }
 
-// isClean wants nothing to differ in either direction, and git to see no change.
+// isClean fails if the tree and the log differ, or git sees a change.
 func (k *kept) isClean() {
 	k.t.Helper()
 	if out, code := k.tally("tree", "verify"); code != 0 {
-		k.t.Errorf("verify: %d, %s", code, out)
+		k.t.Errorf("verify: got %d, %s", code, out)
 	}
 	k.until("what came out of the files' places is removed", func() bool {
 		left, err := filepath.Glob(k.folder + "/*/*.tally-tmp-*")
 		return err == nil && len(left) == 0
 	})
 	if out := k.run("git", "status", "--porcelain", "."); out != "" {
-		k.t.Errorf("git status: %s", out)
+		k.t.Errorf("git status: got %s", out)
 	}
 }
 
-// numbered are the ids of n documents.
+// numbered returns the ids of n documents.
 func numbered(n int) (list []string) {
 	for i := range n {
 		list = append(list, fmt.Sprintf("n%04d.txt", i))

@@ -19,7 +19,7 @@ import (
 // large is skipped. Names may be any bytes.
 func TestTreeOdd(t *testing.T) {
 	testkit.Long(t)
-	t.Parallel() // most of it is waiting
+	t.Parallel() // the test mostly waits
 	k := keepTree(t, "max_file = \"1MiB\"\n")
 	k.putAll([]string{"a.txt", "linked.txt"}, func(string) string { return "text" })
 	secret := filepath.Join(k.project, "secret")
@@ -33,7 +33,7 @@ func TestTreeOdd(t *testing.T) {
 	if err := syscall.Mknod(at("null"), syscall.S_IFCHR|0o644, 1<<8|3); err == nil {
 		odd = append(odd, "null")
 	} else if os.Getuid() == 0 {
-		t.Logf("no device can be made here: %v", err)
+		t.Logf("devices cannot be created here: %v", err)
 	}
 	listener, err := net.Listen("unix", at("socket"))
 	if err != nil {
@@ -78,54 +78,53 @@ func TestTreeOdd(t *testing.T) {
 		return true
 	})
 	if err := k.put("linked.txt", "not through a link"); err == nil {
-		t.Error("a link is in the place of a file, and it is shown")
+		t.Error("the status does not report a link in the place of a file")
 	}
 	if text, err := os.ReadFile(secret); err != nil || string(text) != canary {
-		t.Errorf("it was written through a link: %q, %v", text, err)
+		t.Errorf("a write through a link: got %q, %v", text, err)
 	}
 	for rec := range k.open().Log.Read(t.Context(), events.Range{}) {
 		if strings.Contains(string(rec.Data), canary) {
-			t.Errorf("%v: what is behind a link was taken in", rec.Subject)
+			t.Errorf("%v: a link's target was imported", rec.Subject)
 		}
 	}
 	for _, name := range odd {
 		if _, err := os.Lstat(at(name)); err != nil {
-			t.Errorf("it is not left where it was: %v", err)
+			t.Errorf("an odd path was moved or removed: %v", err)
 		}
 	}
 	if err := k.put("a.txt", "goes on"); err != nil {
 		t.Error(err)
 	}
-	// What remembers nothing finds every name again, and changes nothing.
+	// After a rebuild without state, every name is found again, and nothing changes.
 	from = k.head()
 	if err := os.Remove(at("linked.txt")); err != nil {
 		t.Fatal(err)
 	}
 	if out, code := k.tally("tree", "rebuild"); code != 0 {
-		t.Errorf("rebuild: %d, %s", code, out)
+		t.Errorf("rebuild: got %d, %s", code, out)
 	}
 	if out, code := k.tally("tree", "verify"); code != 0 && !strings.Contains(out, "sparse") {
-		t.Errorf("verify: %d, %s", code, out)
+		t.Errorf("verify: got %d, %s", code, out)
 	}
 	if n := k.taken(from); len(n) > 0 {
-		t.Errorf("rebuild took in %v", n)
+		t.Errorf("rebuild imported %v", n)
 	}
 
 	c := k.program(filepath.Join(bin, "tally"), "doc", "put", "doc/x.txt", filepath.Join(k.project, "tally.toml"), "--create", "--store", k.store+"-other")
 	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), k.store) {
-		t.Errorf("two stores in one folder: %v, %s", err, out)
+		t.Errorf("two stores in one folder: got %v, %s", err, out)
 	}
 	for what, store := range map[string]string{"the store is in the tree": filepath.Join(k.folder, "store"), "the tree is in the store": k.project} {
 		c := k.program(filepath.Join(bin, "tally"), "ls", "--store", store)
 		if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), "one in the other") {
-			t.Errorf("%s: %v, %s", what, err, out)
+			t.Errorf("%s: got %v, %s", what, err, out)
 		}
 	}
 }
 
-// A tree of ten thousand files in which nothing happens costs nothing, for TALLY_IDLE, a minute if
-// it is not set: nearly nothing of the processor beyond what a process takes at the same time that
-// serves as many documents without a tree, no record, and no memory or handle that stays.
+// For TALLY_IDLE, by default a minute, an unchanged tree of ten thousand files costs almost no processor time beyond
+// that of a process that serves as many documents without a tree, adds no record, and keeps no memory or handle.
 func TestTreeIdle(t *testing.T) {
 	testkit.OnlySoak(t)
 	onDisk(t)
@@ -143,10 +142,10 @@ func TestTreeIdle(t *testing.T) {
 	k.waits(10*time.Minute, 100*time.Millisecond, "all is taken in", func() bool { return k.state().Files == files })
 	k.settled()
 	head := k.head()
-	k.stop(syscall.SIGTERM) // a process that has just taken all of them in goes on to give its memory back
+	k.stop(syscall.SIGTERM) // a process that has just imported all files is still releasing memory
 	k.serve()
 	plain.servePlain()
-	time.Sleep(20 * time.Second) // the work at a start is done by then, and no other process runs
+	time.Sleep(20 * time.Second) // the work after a start is done by then, and no other process runs
 	length := figureTime(t, "TALLY_IDLE", time.Minute)
 	memory := k.memory("VmRSS")
 	open, watched := k.handles()
@@ -165,13 +164,13 @@ func TestTreeIdle(t *testing.T) {
 		float64(plainWakes-plainWoken)/passed.Seconds(), plain.threads())
 	t.Logf("memory %d MB, then %d MB; handles %d, then %d; watches %d, then %d", memory>>20, k.memory("VmRSS")>>20, open, openAfter, watched, watchedAfter)
 	if with-without > 0.1 {
-		t.Errorf("the tree took %.3f %% of a core", with-without)
+		t.Errorf("got %.3f %% of a core for the tree", with-without)
 	}
 	if now := k.head(); now != head {
-		t.Errorf("the log has grown from %v to %v", head, now)
+		t.Errorf("the log grew from %v to %v", head, now)
 	}
 	if openAfter > open || watchedAfter != watched {
-		t.Errorf("handles were %d and are %d, watches %d and %d", open, openAfter, watched, watchedAfter)
+		t.Errorf("handles grew from %d to %d, or watches from %d to %d", open, openAfter, watched, watchedAfter)
 	}
 }
 
@@ -181,14 +180,13 @@ func (k *kept) write0(id string) {
 	}
 }
 
-// cost is what the process that keeps the tree has taken of the processor, and how often its
-// threads waited.
+// cost is the processor time of the process that keeps the tree, and how often its threads waited.
 func (k *kept) cost() (used time.Duration, waits int) {
 	k.t.Helper()
 	return costOf(k.t, k.serving.Process.Pid)
 }
 
-// costOf is what a process has taken of the processor, and how often its threads waited.
+// costOf returns the processor time of a process, and how often its threads waited.
 func costOf(t *testing.T, pid int) (used time.Duration, waits int) {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

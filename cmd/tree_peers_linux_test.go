@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// figurePeers: saves that become revisions, beside the same saves with a loop that commits
-// whatever inotifywait says.
+// figurePeers measures saves that become revisions, beside the same saves with a loop that commits each change that
+// inotifywait reports.
 func figurePeers(t *testing.T) {
 	n := figureCount(t, 400)
 	saves := func(k *kept) (at []time.Time) {
@@ -83,15 +83,15 @@ func figurePeers(t *testing.T) {
 
 func peerFile(n int) string { return fmt.Sprintf("f%02d.txt", n%100) }
 
-// peerText has its number in a line of its own, for git to tell.
+// peerText has its number in a line of its own, so that git shows it.
 func peerText(n int) string { return fmt.Sprintf("%-20d\n%s\n", n, strings.Repeat("x", 4096)) }
 
-// commitLoop commits what changes in a folder, as soon as inotifywait says so.
+// commitLoop commits each change of a folder as soon as inotifywait reports it.
 type commitLoop struct {
 	t           *testing.T
 	watch, loop *exec.Cmd
 	mu          sync.Mutex
-	when        []time.Time // of each commit
+	when        []time.Time // time of each commit
 	reads       sync.WaitGroup
 }
 
@@ -99,7 +99,7 @@ func (k *kept) commits() *commitLoop {
 	k.t.Helper()
 	c := &commitLoop{t: k.t}
 	c.watch = k.program("inotifywait", "-m", "-r", "-e", "close_write,moved_to,delete", "--exclude", `/\.git/`, k.folder)
-	// What came while it committed is in the commit: those lines are read at once.
+	// Changes that arrived during a commit are part of it, so their lines are read at once.
 	c.loop = k.program("bash", "-c", `while read -r line; do
 		while read -r -t 0.001 line; do :; done
 		git add -A && git commit -q -m save && echo committed
@@ -136,8 +136,8 @@ func (k *kept) commits() *commitLoop {
 	return c
 }
 
-// end stops the loop when it has committed everything, and returns what it took of the
-// processor, with all programs that it ran, and when it committed.
+// end stops the loop after the last commit. It returns the processor time of the loop and its programs, and the times
+// of the commits.
 func (c *commitLoop) end() (used time.Duration, when []time.Time) {
 	c.t.Helper()
 	if err := c.watch.Process.Signal(os.Interrupt); err != nil {
@@ -152,12 +152,12 @@ func (c *commitLoop) end() (used time.Duration, when []time.Time) {
 	return used, c.when
 }
 
-// latencies are the times from a save to the first commit that has it.
+// latencies returns the times from a save to the first commit with it.
 func (k *kept) latencies(saved, committed []time.Time) (list times) {
 	k.t.Helper()
 	ids := strings.Fields(k.run("git", "log", "--reverse", "--format=%H"))[1:]
 	if len(ids) != len(committed) {
-		k.t.Fatalf("there are %d commits, and %d were said", len(ids), len(committed))
+		k.t.Fatalf("got %d commits, want %d", len(ids), len(committed))
 	}
 	for i, id := range ids {
 		for line := range strings.Lines(k.run("git", "show", "--format=", "-U0", id)) {
@@ -170,8 +170,8 @@ func (k *kept) latencies(saved, committed []time.Time) (list times) {
 	return list
 }
 
-// figureRsync: a document that changes, until a folder elsewhere has it: by a tree, and by an
-// export and rsync.
+// figureRsync measures the time until a changed document reaches another folder, by a tree, and by an export and
+// rsync.
 func figureRsync(t *testing.T) {
 	for _, size := range []int{100, 10_000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -210,7 +210,7 @@ func figureRsync(t *testing.T) {
 			export := func() (used time.Duration) {
 				for _, c := range []*exec.Cmd{
 					plain.program(filepath.Join(plain.bin, "tally"), "export", "--all", "--format", "tavern", "-C", out, "--store", plain.store),
-					plain.program("rsync", "-a", "--modify-window=-1", out+"/", to), // or it takes two files of one second and size for one
+					plain.program("rsync", "-a", "--modify-window=-1", out+"/", to), // otherwise files of the same second and size count as equal
 				} {
 					if said, err := c.CombinedOutput(); err != nil {
 						t.Fatalf("%v: %v\n%s", c.Args, err, said)
@@ -219,7 +219,7 @@ func figureRsync(t *testing.T) {
 				}
 				return used
 			}
-			export() // all of it, once
+			export() // the first export writes all files
 			before, _ = plain.cost()
 			var exported times
 			var used time.Duration
@@ -230,7 +230,7 @@ func figureRsync(t *testing.T) {
 				used += export()
 				exported.add(time.Since(acked))
 				if !fileIs(filepath.Join(to, "docs", id), text) {
-					t.Fatalf("%s is not there after an export and rsync", id)
+					t.Fatalf("%s: missing after an export and rsync", id)
 				}
 			}
 			after, _ = plain.cost()
@@ -243,7 +243,7 @@ func figureRsync(t *testing.T) {
 	}
 }
 
-// servePlain has a process serve a store that has no tree.
+// servePlain starts a process that serves a store without a tree.
 func (k *kept) servePlain() {
 	k.t.Helper()
 	c := k.program(filepath.Join(k.bin, "tally"), "serve", "--store", k.store, "-o", "jsonl", "--log-level", "error")
@@ -258,6 +258,6 @@ func (k *kept) servePlain() {
 	k.serving = c
 	k.t.Cleanup(func() { c.Process.Kill(); c.Wait() })
 	if !bufio.NewScanner(out).Scan() {
-		k.t.Fatal("it does not say that it serves")
+		k.t.Fatal("the server did not start in time")
 	}
 }

@@ -11,21 +11,20 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// A tree in which a hundred files a minute (TALLY_STEADY_RATE) are saved, and as many documents
-// appended, for TALLY_STEADY, two minutes if it is not set, has nothing at its end that it did not
-// have at its begin: no lag, no handles, no watches, and no memory but a little. Each tenth edit makes a
-// folder, and removes one that was made before.
+// For TALLY_STEADY, by default two minutes, a hundred files a minute (TALLY_STEADY_RATE) are saved in a tree, and as
+// many documents appended. At the end it has no lag, and no more handles and watches than at the beginning, and at
+// most a little more memory. Each tenth edit creates a folder and removes an earlier one.
 func TestTreeSteady(t *testing.T) {
 	testkit.OnlySoak(t)
 	onDisk(t)
 	const (
-		files   = 200         // of each way
-		folders = 20          // of each way: a file that is removed at once may not be noticed
-		names   = 2 * folders // that folders have: a document that was never there takes room for good
-		warm    = 400         // edits each way, before it is looked at
-		growth  = 128 << 20   // bytes of memory that it may have more at the end
+		files   = 200         // in each direction
+		folders = 20          // in each direction: a file that is removed at once may not be noticed
+		names   = 2 * folders // of folders: each new document uses space for good
+		warm    = 400         // edits in each direction before the measurement
+		growth  = 128 << 20   // bytes of memory that the process may gain
 	)
-	rate := figureNumber(t, "TALLY_STEADY_RATE", 100) // a minute
+	rate := figureNumber(t, "TALLY_STEADY_RATE", 100) // per minute
 	k := keepTree(t, "mode = \"async\"\nbulk = \"never\"\n")
 	ours := func(i int) string { return fmt.Sprintf("log/n%03d.txt", i%files) }
 	theirs := func(i int) string { return fmt.Sprintf("files/n%03d.txt", i%files) }
@@ -47,7 +46,7 @@ func TestTreeSteady(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	made, removed := 0, 0 // folders, each way
+	made, removed := 0, 0 // folders, in each direction
 	edit := func(i int) {
 		t.Helper()
 		k.write(theirs(i), text4K(i))
@@ -79,12 +78,12 @@ func TestTreeSteady(t *testing.T) {
 		edit(edits)
 		time.Sleep(50 * time.Millisecond)
 	}
-	// rests wants all of both ways to be there, and says what the process has then.
+	// rests waits until both directions have caught up, and returns the state of the process then.
 	rests := func() (memory int64, open, watched int) {
 		t.Helper()
 		k.settled()
 		k.shows(time.Minute)
-		time.Sleep(5 * time.Second) // what came out of its place is dropped
+		time.Sleep(5 * time.Second) // moved paths are dropped by then
 		open, watched = k.handles()
 		return k.memory("VmRSS"), open, watched
 	}
@@ -116,17 +115,17 @@ func TestTreeSteady(t *testing.T) {
 		open, openAfter, watched, watchedAfter)
 	s, code := k.status()
 	if code != 0 || s.LagEvents != 0 || s.Conflicts != 0 || len(s.Stuck) > 0 {
-		t.Errorf("at the end it is %+v, %d", s, code)
+		t.Errorf("at the end: got %+v, %d", s, code)
 	}
-	// Connections come and go, and each segment that is full has its index open.
+	// Connections come and go, and each full segment has its index open.
 	if openAfter > open+2+k.fullSegments()-full || watchedAfter != watched {
-		t.Errorf("handles were %d and are %d, watches %d and %d", open, openAfter, watched, watchedAfter)
+		t.Errorf("handles grew from %d to %d, or watches from %d to %d", open, openAfter, watched, watchedAfter)
 	}
 	if memoryAfter > memory+growth {
-		t.Errorf("it has %d MB more than at the begin", (memoryAfter-memory)>>20)
+		t.Errorf("memory grew by %d MB", (memoryAfter-memory)>>20)
 	}
 	if out, code := k.tally("tree", "verify"); code != 0 {
-		t.Errorf("verify: %d, %s", code, out)
+		t.Errorf("verify: got %d, %s", code, out)
 	}
 	taken := k.taken(from)
 	n := 0
@@ -134,19 +133,19 @@ func TestTreeSteady(t *testing.T) {
 		n += times
 	}
 	if want := edits + made + removed - changed; n != want {
-		t.Errorf("%d edits of files and files in folders are %d records", want, n)
+		t.Errorf("%d edits of files and files in folders: got %d records", want, n)
 	}
 	for i := max(edits-files, 0); i < edits; i++ {
 		if text, _ := k.text(theirs(i)); text != text4K(i) {
-			t.Errorf("%s was saved, and is %q", theirs(i), text)
+			t.Errorf("%s: got %q after a save", theirs(i), text)
 		}
 		if !fileIs(k.file(ours(i)), text4K(i)) {
-			t.Errorf("%s is not as it was appended", ours(i))
+			t.Errorf("%s: the file differs from the appended document", ours(i))
 		}
 	}
 }
 
-// fullSegments counts the segments of the log to which nothing comes any more.
+// fullSegments counts the segments of the log that are closed.
 func (k *kept) fullSegments() int {
 	k.t.Helper()
 	list, err := filepath.Glob(filepath.Join(k.store, "segments", "*.index"))

@@ -18,11 +18,11 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// What people and programs do to files makes one revision each, as many as they wrote, and
-// nothing else: no echo, no change of a file that nobody touched, and git sees none.
+// Each change that people and programs make to files becomes one revision. There is no echo, no file changes without a
+// writer, and git sees no change.
 func TestTreeTools(t *testing.T) {
 	testkit.Long(t)
-	t.Parallel() // most of it is waiting
+	t.Parallel() // the test mostly waits
 	for _, tool := range []string{"vim", "nano", "rsync", "git", "python3", "tar", "sed"} {
 		_, err := exec.LookPath(tool)
 		testkit.Needs(t, err == nil, tool)
@@ -44,7 +44,7 @@ func TestTreeTools(t *testing.T) {
 		now := k.stamps()
 		for _, id := range untouched {
 			if p := "docs/" + id; before[p] != now[p] {
-				t.Errorf("%s was touched: %s, was %s", p, now[p], before[p])
+				t.Errorf("%s was changed: got %s, want %s", p, now[p], before[p])
 			}
 		}
 	}
@@ -55,27 +55,27 @@ func TestTreeTools(t *testing.T) {
 			all.Go(func() { tool.use(k.file(name + ".txt")) })
 		}
 	}
-	tools["nano"].use(k.file("nano.txt")) // it ends the test if it does not come up
+	tools["nano"].use(k.file("nano.txt")) // fails the test if nano does not start
 	all.Wait()
 	k.settled()
 	taken := k.taken(from)
 	for name, tool := range tools {
 		id := name + ".txt"
 		if got, is := k.text(id); !is || got != tool.want || taken[id] < 1 || taken[id] > max(tool.most, 1) {
-			t.Errorf("%s: %d revisions, the last is %q, want %q", name, taken[id], got, tool.want)
+			t.Errorf("%s: got %d revisions, the last %q, want %q", name, taken[id], got, tool.want)
 		}
 		delete(taken, id)
 	}
 	if len(taken) > 0 {
-		t.Errorf("these were taken in besides: %v", taken)
+		t.Errorf("got further imported documents %v", taken)
 	}
 	keeps()
 	left, err := filepath.Glob(k.folder + "/docs/.*")
 	if err != nil || len(left) > 0 {
-		t.Errorf("%v, %v are left", left, err)
+		t.Errorf("got files left %v, %v", left, err)
 	}
 
-	// git: another branch, a stash and back, and what it does not know.
+	// git: another branch, a stash and its pop, and ignored files.
 	k.run("git", "add", ".")
 	k.run("git", "commit", "-qm", "second")
 	k.isClean()
@@ -110,11 +110,11 @@ func TestTreeTools(t *testing.T) {
 	k.run("git", "stash", "pop", "-q")
 	k.gains("git stash pop", from, 1, names[:1])
 	if got, _ := k.text(names[0]); got != "to be stashed\n" {
-		t.Errorf("after stash pop: %q", got)
+		t.Errorf("after stash pop: got %q", got)
 	}
 	keeps()
 
-	// What the log writes makes nobody see more than that.
+	// An append changes only its own file.
 	before, from = k.stamps(), k.head()
 	if err := k.put(names[1], "by the log\n"); err != nil {
 		t.Fatal(err)
@@ -124,13 +124,13 @@ func TestTreeTools(t *testing.T) {
 	delete(before, "docs/"+names[1])
 	for p, stamp := range before {
 		if now[p] != stamp && !strings.HasPrefix(p, ".git/") {
-			t.Errorf("%s was touched: %s, was %s", p, now[p], stamp)
+			t.Errorf("%s was changed: got %s, want %s", p, now[p], stamp)
 		}
 	}
 }
 
-// gains wants each of some documents to have so many more revisions since an offset, and no
-// other one, when all has settled.
+// gains waits until all changes have settled, and expects a number of new revisions of each of some documents since an
+// offset, and of no other document.
 func (k *kept) gains(what string, since events.Offset, each int, ids []string) {
 	k.t.Helper()
 	k.settled()
@@ -139,7 +139,7 @@ func (k *kept) gains(what string, since events.Offset, each int, ids []string) {
 		want[id] = each
 	}
 	if got := k.taken(since); !maps.Equal(got, want) {
-		k.t.Errorf("%s: taken in were %v, want %v", what, got, want)
+		k.t.Errorf("%s: got imported %v, want %v", what, got, want)
 	}
 }
 
@@ -157,17 +157,19 @@ func (k *kept) remove(id string) {
 	}
 }
 
-// tool is a program that changes a file "one\ntwo\n".
+// tool is a program that changes a file "one
+// two
+// ".
 type tool struct {
 	use  func(file string)
-	want string // what the file has then
-	most int    // revisions that it may make; 0: one
+	want string // content of the file afterwards
+	most int    // maximum number of revisions; 0: one
 }
 
 func (k *kept) tools() map[string]tool {
 	t := k.t
 	beside := t.TempDir()
-	// other is a file elsewhere, with a text that no tool finds in the tree.
+	// other is a file elsewhere, with a text that the tree does not have.
 	other := func(name string) string {
 		p := filepath.Join(beside, name)
 		if err := os.WriteFile(p, []byte("three\n"), 0o644); err != nil {
@@ -225,17 +227,17 @@ func lines(n int) string {
 	return b.String()
 }
 
-// nano writes a word into a file, as somebody at a terminal.
+// nano writes a word into a file, like a user at a terminal.
 func (k *kept) nano(file string) {
 	term := newTerminal(k.t, 80, 24)
 	c := k.program("nano", "--ignorercfiles", file)
 	c.Env = append(c.Env, "TERM=vt100")
 	term.run(c)
-	term.await("two") // it reads keys
+	term.await("two") // nano reads keys now
 	for _, keys := range []string{"three", "\x0f", "\r", "\x18"} {
 		term.press(keys)
 	}
 	if out, code := term.end(c); code != 0 {
-		k.t.Errorf("nano: %d\n%s", code, out)
+		k.t.Errorf("nano: got exit code %d\n%s", code, out)
 	}
 }

@@ -23,19 +23,19 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// unitPlay tells a copy of these tests to append to several subjects at once.
+// unitPlay is the variable that makes a copy of these tests append to several subjects at once.
 const unitPlay = "TALLY_TEST_UNITS"
 
-// unitScript is what it is told.
+// unitScript is the script of such a copy.
 type unitScript struct {
 	Store   string
 	Round   string
-	Moves   int // amounts to move between accounts, by each of Writers; 0: units of three for ever
+	Moves   int // amounts to move between accounts, by each of Writers; 0: batches of three for ever
 	Writers int
-	Apart   bool // the parts of a unit one by one, as the log must not
+	Apart   bool // appends the parts of a batch one by one, which the log must not do
 }
 
-// playUnits does what a script says, and says of each unit that it was acknowledged.
+// playUnits plays a script, and prints each acknowledged batch.
 func playUnits(text string) {
 	var c unitScript
 	err := json.Unmarshal([]byte(text), &c)
@@ -61,20 +61,20 @@ func playUnits(text string) {
 	os.Exit(0)
 }
 
-// shop is a store that is opened again when its owner is gone.
+// shop is a store that is opened again after its owner has ended.
 type shop struct {
 	dir string
 	mu  sync.Mutex
 	st  *tally.Store
 }
 
-// store returns the store, another one than that which failed.
+// store returns the store. It opens it again if it is still the failed one.
 func (s *shop) store(failed *tally.Store) *tally.Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.st == failed {
 		if s.st != nil {
-			s.st.Close() // its owner is gone
+			s.st.Close() // the owner has ended
 		}
 		var err error
 		for s.st = nil; s.st == nil; {
@@ -95,14 +95,14 @@ func (s *shop) close() error {
 
 var saying sync.Mutex
 
-// say tells the parent.
+// say prints a line for the parent.
 func say(id string) {
 	saying.Lock()
 	defer saying.Unlock()
 	fmt.Printf("%q\n", id)
 }
 
-// three appends to three sessions at once, or to one after the other, for ever.
+// three appends to three sessions for ever, in one batch or one after the other.
 func (s *shop) three(writer string, apart bool) {
 	st := s.store(nil)
 	for i := 0; ; i++ {
@@ -131,7 +131,7 @@ const accounts = 10
 
 func account(n int) events.Subject { return events.Document("", "account", strconv.Itoa(n)) }
 
-// move moves amounts from one account to another. The store may be gone at any time.
+// move moves amounts from one account to another. The store may fail at any time.
 func (s *shop) move(writer string, moves int) {
 	st := s.store(nil)
 	for i := range moves {
@@ -146,7 +146,7 @@ func (s *shop) move(writer string, moves int) {
 				if err == nil || !errors.Is(err, log.ErrUnavailable) && !errors.Is(err, log.ErrUnknown) {
 					break
 				}
-				st, err = s.store(st), nil // the same again
+				st, err = s.store(st), nil // repeats the same append
 			}
 			if err == nil {
 				say(fmt.Sprintf("%s-%d-%d", writer, i, n))
@@ -203,8 +203,7 @@ func startUnits(t *testing.T, c unitScript) (*exec.Cmd, io.Reader) {
 	return p, out
 }
 
-// halves counts, in what the log holds, the units of which there are not as many events as
-// there should be, and those that were acknowledged and are not there.
+// halves reads the log, and counts the batches that are stored in part, and the acknowledged ones that are missing.
 func halves(t *testing.T, dir, kind string, want int, acked map[string]bool) (half, lost int) {
 	t.Helper()
 	st, err := embedded.Open(t.Context(), embedded.Options{Store: dir, Backend: "local"})
@@ -234,9 +233,8 @@ func halves(t *testing.T, dir, kind string, want int, acked map[string]bool) (ha
 	return half, lost
 }
 
-// Many writers in three processes move amounts between ten documents, while the owner of
-// the store is killed: the sum stays, and every refusal is a conflict that names one of the
-// two.
+// While many writers in three processes move amounts between ten documents, the owner of the store is killed. The sum
+// stays the same, and every refusal is a conflict that names one of the two documents.
 func TestSumsStay(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
@@ -263,7 +261,7 @@ func TestSumsStay(t *testing.T) {
 	play := func(round string, writers, moves int) *exec.Cmd {
 		p, out := startUnits(t, unitScript{Store: dir, Round: round, Moves: moves, Writers: writers})
 		all.Go(func() {
-			defer begin() // also if it ends without a word
+			defer begin() // also if the process ends without output
 			in := json.NewDecoder(out)
 			for id := ""; in.Decode(&id) == nil; {
 				begin()
@@ -279,7 +277,7 @@ func TestSumsStay(t *testing.T) {
 		return p
 	}
 	owner := play("owner", 2, 1<<30)
-	<-begun // it comes first
+	<-begun // the child owns the store
 	workers := []*exec.Cmd{play("one", 3, moves), play("two", 3, moves)}
 	for range kills {
 		time.Sleep(time.Duration(300+rand.IntN(700)) * time.Millisecond)
@@ -296,7 +294,7 @@ func TestSumsStay(t *testing.T) {
 	owner.Wait()
 	all.Wait()
 	if half, lost := halves(t, dir, "account", 2, acked); half+lost > 0 {
-		t.Errorf("%d units are there by half, %d that were acknowledged are lost", half, lost)
+		t.Errorf("got %d partial batches, and %d acknowledged ones lost", half, lost)
 	}
 	st, err = embedded.Open(t.Context(), embedded.Options{Store: dir, Backend: "local"})
 	if err != nil {
@@ -316,10 +314,10 @@ func TestSumsStay(t *testing.T) {
 		sum += have
 	}
 	if sum != accounts*1000 {
-		t.Errorf("the sum is %d, and was %d", sum, accounts*1000)
+		t.Errorf("got the sum %d, want %d", sum, accounts*1000)
 	}
 	if len(acked) < 6*moves || conflicts == 0 {
-		t.Errorf("%d moves and %d conflicts: the test showed nothing", len(acked), conflicts)
+		t.Errorf("got %d moves and %d conflicts: the test showed nothing", len(acked), conflicts)
 	}
 	t.Logf("%d moves, %d conflicts, %d kills", len(acked), conflicts, kills)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// tale makes CloudEvents of several sessions: turns, costs, runs, forks, and documents.
-// Those of another name are others.
+// tale returns CloudEvents of several sessions: turns, costs, runs, forks, and documents. Another name yields other
+// events.
 func tale(name string, sessions, each int) string {
 	var b strings.Builder
 	event := func(id, typ, subject, data string) {
@@ -54,7 +54,7 @@ func mustVerify(t *testing.T, c *exec.Cmd) {
 	}
 }
 
-// kill ends a command at a random moment, and reports whether it was not done yet.
+// kill kills a command at a random moment, and reports whether the command was still running.
 func kill(t *testing.T, c *exec.Cmd, most time.Duration) bool {
 	t.Helper()
 	if err := c.Start(); err != nil {
@@ -70,14 +70,14 @@ func kill(t *testing.T, c *exec.Cmd, most time.Duration) bool {
 	return err != nil
 }
 
-// killAll kills so many commands before they are done, at random moments, and calls check
-// after each. Those that are done too early do not count, and the next is killed earlier.
+// killAll kills a number of running commands at random moments, and calls check after each kill. A command that ended
+// before its kill does not count, and the next kill comes earlier.
 func killAll(t *testing.T, kills int, begin func(round int) *exec.Cmd, check func()) {
 	t.Helper()
 	most, killed, round := 500*time.Millisecond, 0, 0
 	for ; killed < kills; round++ {
 		if round > 10*(kills+5) {
-			t.Fatalf("of %d commands %d were killed before they were done, want %d", round, killed, kills)
+			t.Fatalf("%d commands: got %d killed before their end, want %d", round, killed, kills)
 		}
 		if kill(t, begin(round), most) {
 			killed, most = killed+1, most+most/20
@@ -86,11 +86,11 @@ func killAll(t *testing.T, kills int, begin func(round int) *exec.Cmd, check fun
 		}
 		check()
 	}
-	t.Logf("%d of %d were killed before they were done, the last within %v", killed, round, most.Round(time.Millisecond))
+	t.Logf("%d of %d were killed before their end, the last within %v", killed, round, most.Round(time.Millisecond))
 }
 
-// The process that keeps the views is killed at any moment: what it leaves, and what
-// the next one makes of that, is a fold of the log.
+// If the process that keeps the views is killed at any moment, the views that it leaves, and those that the next
+// process makes of them, equal a fold of the log.
 func TestKillProjector(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
@@ -111,7 +111,7 @@ func TestKillProjector(t *testing.T) {
 	mustBeCaughtUp(t, output(t, nil, store, "tally", "status", "-o", "json"))
 }
 
-// mustBeCaughtUp wants every view to be as far as the log.
+// mustBeCaughtUp expects every view at the end of the log.
 func mustBeCaughtUp(t *testing.T, status string) {
 	t.Helper()
 	var s struct {
@@ -126,13 +126,12 @@ func mustBeCaughtUp(t *testing.T, status string) {
 	}
 	for _, v := range s.Views {
 		if v.Offset != s.Durable {
-			t.Errorf("view %s is at %d, the log at %d", v.View, v.Offset, s.Durable)
+			t.Errorf("view %s: got offset %d, want %d", v.View, v.Offset, s.Durable)
 		}
 	}
 }
 
-// A rebuild that is killed goes on where it was, and readers have the old view
-// until it is done.
+// A killed rebuild continues where it was, and readers use the old view until the rebuild is complete.
 func TestKillRebuild(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
@@ -146,15 +145,15 @@ func TestKillRebuild(t *testing.T) {
 	want := output(t, nil, store, "tally", "ls", "-o", "jsonl")
 	killAll(t, kills, func(int) *exec.Cmd { return command(t.Context(), store, "tally", "rebuild") }, func() {
 		if got := output(t, nil, store, "tally", "ls", "-o", "jsonl"); got != want {
-			t.Fatalf("after a killed rebuild the list is\n%s\nwant\n%s", got, want)
+			t.Fatalf("after a killed rebuild: got\n%s\nwant\n%s", got, want)
 		}
 	})
 	output(t, nil, store, "tally", "rebuild")
 	mustVerify(t, command(t.Context(), store, "tally", "verify"))
 }
 
-// Two processes keep the views beside one server: one works, one waits. The one that
-// works is killed, again and again: the other takes over within seconds.
+// Two processes keep the views beside one server: one works, the other waits. If the working process is killed, again
+// and again, the other takes over within seconds.
 func TestTwoProjectors(t *testing.T) {
 	kills := 3
 	if testkit.Soak() {
@@ -200,14 +199,14 @@ func TestTwoProjectors(t *testing.T) {
 		mustVerify(t, run("tally", "verify"))
 		active = standby
 	}
-	t.Logf("%d takeovers, the longest took %v with what was appended meanwhile", kills, worst.Round(time.Millisecond))
+	t.Logf("%d takeovers, the longest took %v including the appends meanwhile", kills, worst.Round(time.Millisecond))
 	if worst > 5*time.Second {
 		t.Errorf("a takeover took %v", worst)
 	}
 }
 
-// waitCaughtUp waits until the views are as far as the log, and nobody but a
-// projector brings them there: status changes nothing.
+// waitCaughtUp waits until a projector has brought the views to the end of the log. It uses status, which changes
+// nothing.
 func waitCaughtUp(t *testing.T, run func(string, ...string) *exec.Cmd) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -232,13 +231,13 @@ func waitCaughtUp(t *testing.T, run func(string, ...string) *exec.Cmd) {
 			return
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("the views do not catch up: %s", out)
+			t.Fatalf("timeout: the views are behind: %s", out)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// serveNATS runs somebody else's server.
+// serveNATS runs a server as another operator would.
 func serveNATS(t *testing.T) (url string) {
 	t.Helper()
 	s, err := startNATS(t.TempDir(), natsPayload)
@@ -249,7 +248,7 @@ func serveNATS(t *testing.T) (url string) {
 	return s.ClientURL()
 }
 
-// serve answers Prometheus about its log and its views.
+// serve answers Prometheus with figures about its log and its views.
 func TestServeMetrics(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	c := command(t.Context(), store, "tally", "serve", "--metrics", ":0", "-o", "json")
@@ -279,7 +278,7 @@ func TestServeMetrics(t *testing.T) {
 	for _, want := range []string{"tally_append_events_total 60\n", `tally_view_lag_events{view="catalog"} 0`, `tally_view_quarantined_subjects{view="search"} 0`,
 		"tally_log_durable_offset 60\n", "tally_sync_duration_seconds_count", "tally_store_free_bytes"} {
 		if !strings.Contains(string(body), want) {
-			t.Errorf("there is no %q in\n%s", want, body)
+			t.Errorf("want %q in\n%s", want, body)
 		}
 	}
 }

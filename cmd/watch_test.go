@@ -35,7 +35,7 @@ type watch struct {
 	said chan told
 }
 
-// mustWatch starts a watch. What it says has to be read.
+// mustWatch starts a watch. The caller must read its lines.
 func mustWatch(t *testing.T, store string, args ...string) *watch {
 	t.Helper()
 	c := command(t.Context(), store, "tally", append([]string{"watch", "-o", "jsonl", "--progress", "none"}, args...)...)
@@ -62,12 +62,12 @@ func mustWatch(t *testing.T, store string, args ...string) *watch {
 	return w
 }
 
-// agentEnv has agents look for sessions in the home folder.
+// agentEnv returns an environment in which agents search for sessions in the home folder.
 func agentEnv(env []string) []string {
 	return append(env, "CLAUDE_CONFIG_DIR=", "CODEX_HOME=", "GEMINI_CLI_HOME=", "PI_CODING_AGENT_DIR=", "PI_CODING_AGENT_SESSION_DIR=", "XDG_STATE_HOME=")
 }
 
-// await waits until something is said.
+// await waits for a line that is accepts.
 func (w *watch) await(what string, is func(told) bool) told {
 	w.t.Helper()
 	late := time.After(within)
@@ -75,20 +75,20 @@ func (w *watch) await(what string, is func(told) bool) told {
 		select {
 		case line, ok := <-w.said:
 			if !ok {
-				w.t.Fatalf("it ended before it said: %s", what)
+				w.t.Fatalf("the watch ended before: %s", what)
 			}
 			if is(line) {
 				return line
 			}
 		case <-late:
-			w.t.Fatalf("it does not say: %s", what)
+			w.t.Fatalf("timeout: no line: %s", what)
 		}
 	}
 }
 
 func is(event string) func(told) bool { return func(l told) bool { return l.Event == event } }
 
-// lines waits until so many lines were appended.
+// lines waits until a number of lines were appended.
 func (w *watch) lines(n int) {
 	w.t.Helper()
 	w.await(fmt.Sprintf("%d lines", n), func(l told) bool {
@@ -99,7 +99,7 @@ func (w *watch) lines(n int) {
 	})
 }
 
-// kill ends it at once.
+// kill kills the watch.
 func (w *watch) kill() {
 	w.cmd.Process.Kill()
 	for range w.said {
@@ -107,14 +107,14 @@ func (w *watch) kill() {
 	w.cmd.Wait()
 }
 
-// stop ends it as Ctrl-C does, which is no error.
+// stop ends the watch with Ctrl-C, which is not an error.
 func (w *watch) stop() {
 	w.t.Helper()
 	w.cmd.Process.Signal(os.Interrupt)
 	for range w.said {
 	}
 	if err := w.cmd.Wait(); err != nil {
-		w.t.Errorf("stopped: %v", err)
+		w.t.Errorf("stop: got %v", err)
 	}
 }
 
@@ -123,7 +123,7 @@ type transcripts struct {
 	t     *testing.T
 	dir   string
 	mu    sync.Mutex
-	count []int // lines, by session
+	count []int // number of lines, by session
 }
 
 func newTranscripts(t *testing.T, store string, sessions int) *transcripts {
@@ -135,7 +135,7 @@ func newTranscripts(t *testing.T, store string, sessions int) *transcripts {
 	return &transcripts{t: t, dir: dir, count: make([]int, sessions)}
 }
 
-// grow appends lines to a session, in pieces that do not end where lines do.
+// grow appends lines to a session, in pieces that do not end at the ends of lines.
 func (w *transcripts) grow(session, lines int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,7 +169,7 @@ func (w *transcripts) path(session int) string {
 	return filepath.Join(w.dir, fmt.Sprintf("s%d.jsonl", session))
 }
 
-// growUntil appends to all sessions until it is stopped.
+// growUntil appends to all sessions until stop is closed.
 func (w *transcripts) growUntil(pause time.Duration) (stop func()) {
 	done := make(chan struct{})
 	var running sync.WaitGroup
@@ -188,14 +188,14 @@ func (w *transcripts) growUntil(pause time.Duration) (stop func()) {
 	return stop
 }
 
-// mustHold wants each line in the log once, in the order of its file, and all to be well.
+// mustHold expects each line in the log once, in the order of its file, and a store without findings.
 func (w *transcripts) mustHold(store string) {
 	w.t.Helper()
 	w.mustHaveLines(store)
 	output(w.t, nil, store, "tally", "verify")
 }
 
-// mustHaveLines wants each line in the log once, in the order of its file.
+// mustHaveLines expects each line in the log once, in the order of its file.
 func (w *transcripts) mustHaveLines(store string, args ...string) {
 	w.t.Helper()
 	once := command(w.t.Context(), store, "tally", append([]string{"watch", "--once"}, args...)...)
@@ -210,13 +210,13 @@ func (w *transcripts) mustHaveLines(store string, args ...string) {
 		}
 		session := l.Event.Subject[strings.LastIndexByte(l.Event.Subject, 's')+1:]
 		if want := fmt.Sprintf("u-%s-%d", session, next[session]); l.Event.ID != want {
-			w.t.Fatalf("%s at %d, want %s", l.Event.ID, l.Offset, want)
+			w.t.Fatalf("got %s at %d, want %s", l.Event.ID, l.Offset, want)
 		}
 		next[session]++
 	}
 	for i, n := range w.count {
 		if got := next[fmt.Sprint(i)]; got != n {
-			w.t.Errorf("session %d has %d lines, want %d", i, got, n)
+			w.t.Errorf("session %d: got %d lines, want %d", i, got, n)
 		}
 	}
 }
@@ -230,36 +230,36 @@ func TestWatch(t *testing.T) {
 	w := mustWatch(t, store)
 	w.await("what is followed", is("watching"))
 	if l := w.await("the session that was there", is("session")); l.Session != "claude/-home-me-shop/s0" || !l.New || l.Lines != 3 {
-		t.Errorf("%+v", l)
+		t.Errorf("got %+v", l)
 	}
 	w.await("that it caught up", is("caughtUp"))
 	files.grow(1, 1)
 	if l := w.await("a new session", is("session")); l.Session != "claude/-home-me-shop/s1" || !l.New || l.Lines != 1 {
-		t.Errorf("%+v", l)
+		t.Errorf("got %+v", l)
 	}
 	files.grow(0, 1)
 	if l := w.await("a session that goes on", is("session")); l.Session != "claude/-home-me-shop/s0" || l.New || l.Lines != 1 {
-		t.Errorf("%+v", l)
+		t.Errorf("got %+v", l)
 	}
 	if err := os.Remove(files.path(0)); err != nil {
 		t.Fatal(err)
 	}
 	if l := w.await("that a file is gone", is("session")); l.Session != "claude/-home-me-shop/s0" || l.Lines != 0 || l.Events != 1 {
-		t.Errorf("%+v", l)
+		t.Errorf("got %+v", l)
 	}
 	w.stop()
 	if out := output(t, nil, store, "tally", "log", "claude/-home-me-shop/s0", "-o", "jsonl"); !strings.Contains(out, `"sourceGone":true`) {
-		t.Error("the log does not say that the file is gone")
+		t.Error("the log does not report the removed file")
 	}
 	files.mustHold(store)
 	left, err := filepath.Glob(filepath.Join(store+"-home", ".local", "state", "tally", "kick-*"))
 	if len(left) > 0 || err != nil {
-		t.Errorf("it leaves %v (%v)", left, err)
+		t.Errorf("got files left %v (%v)", left, err)
 	}
 }
 
-// A folder that is not there yet is waited for, that of an agent that is named and of all
-// others if nothing is there.
+// A watch waits for a folder that does not exist yet: that of a named agent, and all others if no agent's folder
+// exists.
 func TestWatchWaits(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{"named": {"claude"}, "nothing": nil} {
@@ -270,15 +270,15 @@ func TestWatchWaits(t *testing.T) {
 			w.await("that there is no folder yet", func(l told) bool { return l.Event == "watching" && l.Missing })
 			newTranscripts(t, store, 1).grow(0, 2)
 			if l := w.await("a session", is("session")); l.Session != "claude/-home-me-shop/s0" || l.Lines != 2 {
-				t.Errorf("%+v", l)
+				t.Errorf("got %+v", l)
 			}
 			w.stop()
 		})
 	}
 }
 
-// A watch that is killed at any moment has lost no line and stored none twice, also if
-// what it remembers is lost with it, or a line was torn.
+// A watch that is killed at any moment loses no line and stores none twice, also if its state is lost, or a line was
+// torn.
 func TestKillWatch(t *testing.T) {
 	t.Run("A13 killed at random moments, state lost", func(t *testing.T) {
 		testkit.Long(t)
@@ -311,8 +311,8 @@ func TestKillWatch(t *testing.T) {
 	})
 }
 
-// The process that owns the store dies under a watch, again and again: the watch finds
-// the next owner, or is it, and no line is lost or there twice.
+// If the owner of the store dies under a watch, again and again, the watch finds the next owner or becomes it. No line
+// is lost or stored twice.
 func TestKillOwnerUnderWatch(t *testing.T) {
 	t.Run("A13 the owner of the store killed", func(t *testing.T) {
 		testkit.Long(t)
@@ -333,7 +333,7 @@ func TestKillOwnerUnderWatch(t *testing.T) {
 			w.lines(1 + rand.IntN(100))
 			owner.kill()
 			if i%2 == 0 {
-				w.lines(200) // nobody else is there: it owns the store now, or the next one does
+				w.lines(200) // the watch owns the store now, or the next server does
 			}
 			owner = mustServe(t, t.Context(), store)
 		}
@@ -361,7 +361,7 @@ func TestSpareWatch(t *testing.T) {
 		first.lines(10)
 		select {
 		case l := <-second.said:
-			t.Errorf("the spare says %+v", l)
+			t.Errorf("the second watch: got %+v", l)
 		default:
 		}
 		first.kill()
@@ -372,8 +372,8 @@ func TestSpareWatch(t *testing.T) {
 	})
 }
 
-// A hook ends soon without an answer and for any input; it prints nothing, and the exit code is 0. Its running time is
-// measured elsewhere.
+// A hook ends soon without an answer, for any input. It prints nothing, and its exit code is 0. BenchmarkHook measures
+// its running time.
 func TestHook(t *testing.T) {
 	t.Run("A13 a hook, whatever it is given and whoever does not answer", func(t *testing.T) {
 		t.Parallel()
@@ -397,7 +397,7 @@ func TestHook(t *testing.T) {
 				t.Fatal(err)
 			}
 			go func() {
-				_, _ = stdin.Write([]byte(in)) // it need not read all
+				_, _ = stdin.Write([]byte(in)) // the hook may not read it all
 				if !isOpen {
 					stdin.Close()
 				}
@@ -407,7 +407,7 @@ func TestHook(t *testing.T) {
 			stdin.Close()
 			c.Wait()
 			if err != nil || !state.Success() || said.Len() > 0 {
-				t.Errorf("%s: %v, %v, said %q", what, state, err, said.String())
+				t.Errorf("%s: got %v, %v, output %q", what, state, err, said.String())
 			}
 		}
 		all := func(when string) {
@@ -423,7 +423,7 @@ func TestHook(t *testing.T) {
 		if err := w.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		for range 400 { // more than a socket takes
+		for range 400 { // more than a socket's buffer holds
 			run("a watch that stands still", whole[:200], false)
 			if !testkit.Full() {
 				break

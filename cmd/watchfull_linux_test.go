@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// On a full disk a watch waits, says so, and goes on by itself when there is room again:
-// no line is lost or there twice.
+// On a full disk a watch waits and reports that, and continues by itself when there is free space: no line is lost or
+// stored twice.
 func TestWatchOnAFullDisk(t *testing.T) {
 	t.Run("A13 a full disk", func(t *testing.T) {
 		testkit.Long(t)

@@ -38,7 +38,7 @@ var apiVerbs = []string{
 	"$JS.API.CONSUMER.CREATE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*", "$JS.API.CONSUMER.RESET.*.*",
 }
 
-// literal makes a subject of the log's first stream out of a pattern.
+// literal returns a subject of the log's first stream that matches a pattern.
 func literal(pattern string) string {
 	tokens := strings.Split(pattern, ".")
 	n := 0
@@ -85,7 +85,7 @@ func mustReadRights(t *testing.T) (rights []right) {
 	return rights
 }
 
-// stranger is a connection of somebody who is not the owner, by the protocol alone.
+// stranger is a connection of a process that is not the owner, over the plain NATS protocol.
 type stranger struct {
 	*nats.Conn
 	mu     sync.Mutex
@@ -108,14 +108,13 @@ func mustConnect(t *testing.T, url string, opts ...nats.Option) *stranger {
 	return s
 }
 
-// refused does something and reports whether the server denied it.
+// refused calls do and reports whether the server denied permission.
 func (s *stranger) refused(t *testing.T, do func() error) bool {
 	t.Helper()
 	s.mu.Lock()
 	s.denied = nil
 	s.mu.Unlock()
-	// The server answers in order, so what it denies it has denied by then; the client
-	// calls its handler a moment later.
+	// The server answers in order, so any denial has arrived by now. The client calls its handler a moment later.
 	if err := errors.Join(do(), s.Flush()); err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +134,7 @@ func (s *stranger) refused(t *testing.T, do func() error) bool {
 	return false
 }
 
-// strangers are connections as a user and as an attached process, to an owner that
-// listens; bob is another user.
+// strangers connects to an owner that listens: as a user, as an attached process, and as bob, another user.
 func strangers(t *testing.T, dir string) (s *embedded.Server, them map[string]func(t *testing.T) *stranger, bob *stranger) {
 	t.Helper()
 	var url string
@@ -149,7 +147,7 @@ func strangers(t *testing.T, dir string) (s *embedded.Server, them map[string]fu
 	}, mustConnect(t, url, nats.UserInfo("bob", "b"))
 }
 
-// Each subject is open to whom docs/servers.md says, and in no other way.
+// Each connection may use a subject exactly as docs/servers.md says.
 func TestRightsAreAsDocumented(t *testing.T) {
 	t.Parallel()
 	_, them, _ := strangers(t, t.TempDir())
@@ -165,22 +163,22 @@ func TestRightsAreAsDocumented(t *testing.T) {
 				asks := within || strings.HasPrefix(word, "asks")
 				listens := within || word == "listens" || word == "is answered"
 				if !asks && !listens && word != "-" {
-					t.Fatalf("%s: what is %q?", r.subject, word)
+					t.Fatalf("%s: unknown right %q", r.subject, word)
 				}
 				nc := connect(t)
 				subject := literal(r.subject)
 				if got := !nc.refused(t, func() error { return nc.Publish(subject, []byte("{}")) }); got != asks {
-					t.Errorf("publishing to %s: allowed is %v, the table says %q", subject, got, word)
+					t.Errorf("publishing to %s: got allowed %v, want %q", subject, got, word)
 				}
 				if got := !nc.refused(t, func() error { _, err := nc.SubscribeSync(subject); return err }); got != listens {
-					t.Errorf("subscribing to %s: allowed is %v, the table says %q", subject, got, word)
+					t.Errorf("subscribing to %s: got allowed %v, want %q", subject, got, word)
 				}
 				nc.Close()
 			}
 			nc := connect(t)
 			for _, all := range []string{">", "*.>", "tally.>", "$JS.>", "$SRV.>", "_R_.>"} {
 				if !nc.refused(t, func() error { _, err := nc.SubscribeSync(all); return err }) {
-					t.Errorf("subscribing to %s is let through", all)
+					t.Errorf("subscribing to %s got no error, want a denied permission", all)
 				}
 			}
 		})
@@ -215,16 +213,15 @@ func create(nc *stranger, name, more string) (string, error) {
 	return string(m.Data), nil
 }
 
-// F-1, F-2, F-5: every request that somebody may make, with every subject that somebody
-// must not publish to as its reply subject; and every such subject as that to which a
-// consumer delivers. The log stays as it is, nobody else hears of it, and later reads
-// return the stored records.
+// F-1, F-2, F-5: others make every request that they may make, with every subject that they must not publish to as its
+// reply subject, and as the delivery subject of a consumer. The log stays unchanged, no other user receives anything,
+// and later reads return the stored records.
 func TestAnswersReachNothingOfTheOwner(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, them, bob := strangers(t, dir)
 	sub := events.Session("", "s1")
-	// Data that mean something wherever they might be taken for a request.
+	// The data look like a valid answer to several requests.
 	forged := turn("forged", "x")
 	forged.Data = []byte(`{"durable":4000000000}`)
 	forged.Type = "com.example.note"
@@ -273,7 +270,8 @@ func TestAnswersReachNothingOfTheOwner(t *testing.T) {
 					case "$JS.API.DIRECT.GET.>":
 						subject = "$JS.API.DIRECT.GET.TALLY_1"
 					case "$JS.API.CONSUMER.MSG.NEXT.*.*":
-						// One that has all records, and one that has none and says so with an empty body.
+						// One consumer has all records. The other has none, so the server reports that with an empty
+						// body.
 						for _, more := range []string{"", `,"deliver_policy":"new"`} {
 							full := fmt.Sprintf("e%d-%d", i, len(more))
 							if answer, err := create(nc, full, more); err != nil || strings.Contains(answer, `"error"`) {
@@ -291,7 +289,7 @@ func TestAnswersReachNothingOfTheOwner(t *testing.T) {
 					}
 					tried++
 				}
-				// The owner answers a request for a consumer itself.
+				// The owner itself answers a request to create a consumer.
 				for n, body := range []string{`{"stream_name":"TALLY_1","config":{"name":"r0","ack_policy":"none"}}`, `{}`} {
 					if err := nc.PublishRequest(fmt.Sprintf("$JS.API.CONSUMER.CREATE.TALLY_1.r%d", n), aim, []byte(body)); err != nil {
 						t.Fatal(err)
@@ -301,19 +299,19 @@ func TestAnswersReachNothingOfTheOwner(t *testing.T) {
 				for _, more := range []string{"", `,"headers_only":true`} {
 					answer, err := create(nc, "evil", fmt.Sprintf(`,"deliver_subject":%q%s`, aim, more))
 					if err != nil || !strings.Contains(answer, `"code":403`) {
-						t.Fatalf("a consumer that delivers to %s: %s, %v", aim, answer, err)
+						t.Fatalf("a consumer that delivers to %s: got %s, %v, want code 403", aim, answer, err)
 					}
 					tried++
 				}
 				if answer, err := create(nc, "evil", `,"durable_name":"evil"`); err != nil || !strings.Contains(answer, `"code":403`) {
-					t.Fatalf("a durable consumer: %s, %v", answer, err)
+					t.Fatalf("a durable consumer: got %s, %v, want code 403", answer, err)
 				}
 			}
 			if err := nc.Flush(); err != nil {
 				t.Fatal(err)
 			}
 			t.Logf("%d requests, %d aims", tried, len(aims))
-			// The last request is answered last, so all requests above were answered.
+			// The server answers in order, so these answers come after those to all requests above.
 			for range 3 {
 				if _, err := nc.Request("tally.api.v1.watermark", nil, 5*time.Second); err != nil {
 					t.Fatal(err)
@@ -323,31 +321,31 @@ func TestAnswersReachNothingOfTheOwner(t *testing.T) {
 				}
 			}
 			if head, err := s.Log().Head(t.Context()); err != nil || head != 3 {
-				t.Errorf("the head is %v, %v", head, err)
+				t.Errorf("got head %v, %v, want 3", head, err)
 			}
 			if ids := mustRead(t, s.Log(), events.Range{Subject: sub}); strings.Join(ids, " ") != "a forged c" {
-				t.Errorf("read: %v", ids)
+				t.Errorf("read: got %v, want a forged c", ids)
 			}
 			if after := filesOf(t, dir); !maps.Equal(before, after) {
 				t.Errorf("the server's files changed: %v", after)
 			}
 			if m, err := heard.NextMsg(10 * time.Millisecond); err == nil {
-				t.Errorf("another user heard %s %s", m.Subject, m.Data)
+				t.Errorf("another user received %s on %s", m.Subject, m.Data)
 			}
-			// The owner's own notice of the appends above may be late.
+			// The owner's own notice of the appends above may arrive late.
 			if m, err := notices.NextMsg(10 * time.Millisecond); err == nil && string(m.Data) != `{"durable":3}` {
-				t.Errorf("another user was told %s %s", m.Subject, m.Data)
+				t.Errorf("another user received the notice %s %s", m.Subject, m.Data)
 			}
 		})
 	}
 	if ack := mustAppend(t, s.Log(), sub, turn("d", "after")); ack.First != 4 || ack.Durability != log.Durable {
-		t.Errorf("an append afterwards: %+v", ack)
+		t.Errorf("an append afterwards: got %+v, want @4, durable", ack)
 	}
 }
 
-// F-7: what others can have of consumers is bounded.
+// F-7: the owner bounds the number, the lifetime and the storage of other processes' consumers.
 func TestConsumersOfOthersAreBounded(t *testing.T) {
-	testkit.NotUnderRace(t) // what answers runs there in TestRightsAreAsDocumented
+	testkit.NotUnderRace(t) // TestRightsAreAsDocumented runs the same code there
 	t.Parallel()
 	s, them, bob := strangers(t, t.TempDir())
 	mustAppend(t, s.Log(), events.Session("", "s1"), turn("a", "x"))
@@ -361,7 +359,7 @@ func TestConsumersOfOthersAreBounded(t *testing.T) {
 			}
 		}
 		if err != nil || json.Unmarshal([]byte(answer), &reply) != nil || !reply.Config.Memory || reply.Config.Inactive > 5*time.Minute {
-			t.Errorf("%s: %s, %v", name, answer, err)
+			t.Errorf("%s: got %s, %v, want a consumer in memory that expires", name, answer, err)
 		}
 	}
 	for _, body := range []string{
@@ -374,15 +372,15 @@ func TestConsumersOfOthersAreBounded(t *testing.T) {
 	} {
 		m, err := nc.Request("$JS.API.CONSUMER.CREATE.TALLY_1.x", []byte(body), 5*time.Second)
 		if err != nil || !strings.Contains(string(m.Data), `"code":403`) {
-			t.Errorf("%.80s: answered %s, %v", body, m.Data, err)
+			t.Errorf("%.80s: got %s, %v, want code 403", body, m.Data, err)
 		}
 	}
-	for i := range embedded.MaxConsumers { // what the server did not make does not count
+	for i := range embedded.MaxConsumers { // a consumer that the server refused does not count
 		stream := fmt.Sprintf("NONE_%d", i)
 		body := fmt.Sprintf(`{"stream_name":%q,"config":{"name":"x","ack_policy":"none","num_replicas":1}}`, stream)
 		m, err := nc.Request("$JS.API.CONSUMER.CREATE."+stream+".x", []byte(body), 5*time.Second)
 		if err != nil || !strings.Contains(string(m.Data), `"err_code":10059`) {
-			t.Fatalf("%s: answered %s, %v", stream, m.Data, err)
+			t.Fatalf("%s: got %s, %v, want code 10059", stream, m.Data, err)
 		}
 	}
 	refused, made := "", 0
@@ -398,23 +396,23 @@ func TestConsumersOfOthersAreBounded(t *testing.T) {
 		}
 	}
 	if !strings.Contains(refused, "consumers already") || made < embedded.MaxConsumers-3 {
-		t.Errorf("after %d consumers: %q", made, refused)
+		t.Errorf("after %d consumers: got %q, want a refusal", made, refused)
 	}
 	if answer, err := create(bob, "b", ""); err != nil || strings.Contains(answer, `"error"`) {
-		t.Errorf("another user's consumer: %s, %v", answer, err)
+		t.Errorf("another user's consumer: got %s, %v, want it created", answer, err)
 	}
-	for i := range 10 { // those that are gone count no more
+	for i := range 10 { // deleted consumers no longer count
 		if m, err := nc.Request(fmt.Sprintf("$JS.API.CONSUMER.DELETE.TALLY_1.c%d", i), nil, 5*time.Second); err != nil || !strings.Contains(string(m.Data), "true") {
 			t.Fatalf("%v", err)
 		}
 	}
-	time.Sleep(1100 * time.Millisecond) // the server is asked once a second at most
+	time.Sleep(1100 * time.Millisecond) // the owner asks the server at most once a second
 	if answer, err := create(nc, "again", ""); err != nil || strings.Contains(answer, `"error"`) {
-		t.Errorf("when some are gone: %s, %v", answer, err)
+		t.Errorf("after deletes: got %s, %v, want it created", answer, err)
 	}
 }
 
-// F-7: durable consumers that a store has from before are removed.
+// F-7: the owner removes durable consumers that an earlier version left in the store.
 func TestDurableConsumersAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	s := mustStart(t, embedded.ServerOptions{Dir: dir})
@@ -426,7 +424,7 @@ func TestDurableConsumersAreRemoved(t *testing.T) {
 	}
 	go foreign.Start()
 	if !foreign.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server does not start")
+		t.Fatal("the server did not start in time")
 	}
 	nc, err := nats.Connect("", nats.InProcessServer(foreign))
 	if err != nil {
@@ -446,13 +444,13 @@ func TestDurableConsumersAreRemoved(t *testing.T) {
 	foreign.WaitForShutdown()
 	obs := filepath.Join(dir, "jetstream", "$G", "streams", "TALLY_1", "obs")
 	if entries, err := os.ReadDir(obs); err != nil || len(entries) != 3 {
-		t.Fatalf("%d consumers, %v", len(entries), err)
+		t.Fatalf("got %d consumers, %v", len(entries), err)
 	}
 	s = mustStart(t, embedded.ServerOptions{Dir: dir})
 	if entries, err := os.ReadDir(obs); err == nil && len(entries) != 0 {
-		t.Errorf("%d consumers are left", len(entries))
+		t.Errorf("got %d consumers, want no durable one", len(entries))
 	}
 	if ids := mustRead(t, s.Log(), events.Range{}); len(ids) != 1 {
-		t.Errorf("read %v", ids)
+		t.Errorf("read: got %v", ids)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/tallylog/tally/internal/storedir"
 )
 
-// A server greets; who sends anything else, without end, is not listened to.
+// Answers accepts only the greeting of a server, and reads a bounded part of anything else.
 func TestAnswers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,17 +30,17 @@ func TestAnswers(t *testing.T) {
 		}
 	}()
 	if storedir.Answers(t.Context(), url) {
-		t.Error("noise is a greeting")
+		t.Error("noise: got a greeting, want none")
 	}
 	if n := <-heard; n == 1<<28 {
-		t.Errorf("%d bytes were listened to", n)
+		t.Errorf("read %d bytes of noise, want fewer", n)
 	}
 	l.Close()
 	if storedir.Answers(t.Context(), url) {
-		t.Error("nobody greets")
+		t.Error("an empty answer: got a greeting, want none")
 	}
 	s := mustStart(t, embedded.ServerOptions{Dir: t.TempDir()})
 	if !storedir.Answers(t.Context(), s.URL()) {
-		t.Error("a server does not greet")
+		t.Error("a server's greeting was not recognised")
 	}
 }

@@ -20,8 +20,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Whatever an owner had answered when it ended: who was about to attach opens the
-// store nonetheless, and soon.
+// If the owner ends while a process attaches, at any request, the process opens the store itself within seconds.
 func TestOwnerEndsWhileAttachedTo(t *testing.T) {
 	for requests := 1; ; requests++ {
 		dir := t.TempDir()
@@ -31,39 +30,39 @@ func TestOwnerEndsWhileAttachedTo(t *testing.T) {
 		began := time.Now()
 		st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir, Store: dir, Wait: 30 * time.Second})
 		if err != nil {
-			t.Fatalf("an owner that ended at request %d: %v", requests, err)
+			t.Fatalf("owner ended at request %d: open: %v", requests, err)
 		}
-		// Asking a dead server for as long as one that is away takes 12 s.
+		// Attach waits up to 12 s for an owner that does not answer. A dead owner is noticed sooner.
 		if took := time.Since(began); took > 8*time.Second {
-			t.Errorf("an owner that ended at request %d: it took %v", requests, took)
+			t.Errorf("owner ended at request %d: open took %v, want at most 8s", requests, took)
 		}
 		alive := mortal.alive()
 		if !alive {
 			again, err := st.Log.Append(t.Context(), events.Session("", "s"), log.Any, turn("e", "x"))
 			if err != nil || !again.Duplicate || again.Last != ack.Last {
-				t.Errorf("an owner that ended at request %d: %+v, %v", requests, again, err)
+				t.Errorf("owner ended at request %d: got %+v, %v, want a duplicate", requests, again, err)
 			}
 		}
 		st.Close()
 		mortal.end()
 		if alive {
 			if requests < 3 {
-				t.Errorf("to attach took %d requests: nothing was tested", requests-1)
+				t.Errorf("attach took %d requests: the test showed nothing", requests-1)
 			}
 			return
 		}
 	}
 }
 
-// mortal stands between an owner and who attaches to it. The owner ends when a number of
-// requests are made, and answers no more from the last of them on.
+// mortal is a proxy between an owner and its clients. At the last of a number of requests it stops the owner, and
+// answers nothing more.
 type mortal struct {
 	listener net.Listener
-	end      func() // of the owner, once
+	end      func() // stops the owner, once
 	ended    chan struct{}
 
 	mu    sync.Mutex
-	left  int // requests
+	left  int // requests until the owner ends
 	conns []net.Conn
 }
 
@@ -123,7 +122,7 @@ func newMortal(t *testing.T, srv *embedded.Server, dir string, requests int) *mo
 	return m
 }
 
-// pass hands on what a client sends.
+// pass forwards the bytes of a client.
 func (m *mortal) pass(server, client net.Conn) {
 	chunk := make([]byte, 64<<10)
 	for {
@@ -151,7 +150,7 @@ func (m *mortal) alive() bool {
 	return m.left > 0
 }
 
-// G20, G25: what an attached process says of an acknowledgement is what the owner's is worth.
+// G20, G25: an attached process reports the durability that the owner's acknowledgements have.
 func TestAttachedPromisesNoMoreThanTheOwner(t *testing.T) {
 	for name, c := range map[string]struct {
 		o    embedded.ServerOptions
@@ -169,7 +168,7 @@ func TestAttachedPromisesNoMoreThanTheOwner(t *testing.T) {
 			}
 			defer a.Close()
 			if got := a.Log().Durability(); got != c.want {
-				t.Errorf("it says %v", got)
+				t.Errorf("got durability %v", got)
 			}
 			for _, id := range []string{"a", "b", "a"} {
 				if ack := mustAppend(t, a.Log(), events.Session("", "s"), turn(id, "x")); ack.Durability != c.want {
@@ -205,7 +204,7 @@ func TestAttachedSaysThatTheOwnerIsGone(t *testing.T) {
 	}
 }
 
-// A view that the owner keeps is not waited for when the owner is gone.
+// If the owner is gone, nobody waits for a view that the owner keeps.
 func TestViewOfADeadOwner(t *testing.T) {
 	dir := t.TempDir()
 	s := mustStart(t, embedded.ServerOptions{Dir: dir})
@@ -214,7 +213,7 @@ func TestViewOfADeadOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // enough for any machine
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // enough on a slow machine
 	defer cancel()
 	waited := make(chan error, 1)
 	go func() { waited <- st.Wait(ctx, "catalog", 1) }()
@@ -224,7 +223,7 @@ func TestViewOfADeadOwner(t *testing.T) {
 	}
 }
 
-// What a newer version wrote down as lost is not told here: it is said of whom that is.
+// If a newer version wrote the list of lost records, attaching and taking an image return ErrNewer.
 func TestNewerListOfDamage(t *testing.T) {
 	dir := t.TempDir()
 	mustStart(t, embedded.ServerOptions{Dir: dir})

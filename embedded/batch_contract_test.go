@@ -14,8 +14,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// batchContract is what an append to several subjects takes for granted of the server's
-// atomic batches, on one server and on three nodes that each have the stream.
+// batchContract lists what an append to several subjects assumes about the server's atomic batches, on one server and
+// on three nodes that each have the stream.
 var batchContract = []struct {
 	promise string
 	hold    func(b *batches)
@@ -42,7 +42,7 @@ var batchContract = []struct {
 }
 
 func TestBatchContract(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing of the log runs here, only the server and its client
+	testkit.NotUnderRace(t) // no code of the log runs here, only the server and its client
 	t.Run("one server", func(t *testing.T) {
 		p := runPlain(t, t.TempDir())
 		side, err := nats.Connect("", nats.InProcessServer(p.Server))
@@ -84,7 +84,7 @@ func batchStored(b *batches) {
 	a := b.mustStore(message{subject: "x", expect: at(x)}, message{subject: "new", expect: "0"}, message{subject: "x"}, message{subject: "y", expect: at(y)}, message{subject: "any"})
 	for i, subject := range []string{"x", "new", "x", "y", "any"} {
 		if seq := a.seq - 4 + uint64(i); !slices.Contains(b.stored(subject), seq) {
-			b.t.Errorf("%d is not of %s", seq, subject)
+			b.t.Errorf("message %d is not in subject %s", seq, subject)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func batchConflict(b *batches) {
 		want, _ := strconv.ParseUint(list[wrong].expect, 10, 64)
 		list[wrong].expect = at(want - 1)
 		if a := b.mustRefuse(list, 10071); a.text != "wrong last sequence: "+at(want) {
-			b.t.Errorf("message %d is wrong: %v, want the sequence %d", wrong+1, a, want)
+			b.t.Errorf("wrong expectation in message %d: got %v, want the sequence %d", wrong+1, a, want)
 		}
 		list[wrong].expect = "0"
 		b.mustRefuse(list, 10071)
@@ -121,7 +121,7 @@ func batchGuards(b *batches) {
 		list := []message{{subject: "a"}, {subject: "b"}, {subject: "c"}}
 		list[place].guard, list[place].expect = "g", at(g-1)
 		if a := b.mustRefuse(list, 10071); a.text != "wrong last sequence: "+at(g) {
-			b.t.Errorf("the guard on message %d: %v, want the sequence %d", place+1, a, g)
+			b.t.Errorf("guard on message %d: got %v, want the sequence %d", place+1, a, g)
 		}
 		list[place].expect = at(g)
 		b.mustStore(list...)
@@ -130,12 +130,12 @@ func batchGuards(b *batches) {
 		list[place].expect = at(g)
 		b.mustRefuse(list, 10071)
 	}
-	// It is instead of the message's own expectation: that of x is not looked at.
+	// The guard replaces the message's own expectation: the server does not check that of x.
 	b.put("x")
 	b.mustStore(message{subject: "x", guard: "g", expect: at(g)}, message{subject: "y"})
 	b.mustRefuse([]message{{subject: "x", guard: "g", expect: at(x)}, {subject: "y"}}, 10071)
 	b.mustRefuse([]message{{subject: "x", guard: "g"}, {subject: "y"}}, 10193)
-	// Several of one subject agree or do not.
+	// Several guards on one subject must agree.
 	b.mustStore(message{subject: "x", guard: "g", expect: at(g)}, message{subject: "y", guard: "g", expect: at(g)})
 	b.mustRefuse([]message{{subject: "x", guard: "g", expect: at(g)}, {subject: "y", guard: "g", expect: "0"}}, 10071)
 }
@@ -183,12 +183,12 @@ func batchEnd(b *batches) {
 	before := b.lastSequence()
 	a := b.begin(message{subject: "y"}).end(message{subject: "x", expect: at(x - 1), id: "eob", header: map[string]string{"Nats-Expected-Stream": "other"}})
 	if a.code != 0 || a.count != 1 || a.seq != before+1 || len(b.stored("x")) != 1 {
-		b.t.Errorf("got %v", a)
+		b.t.Errorf("eob with a wrong expectation: got %v, want one stored message", a)
 	}
 	if a := b.begin(message{subject: "y"}).end(message{subject: "y", guard: "x", expect: "0"}); a.code != 0 || a.count != 1 {
-		b.t.Errorf("got %v", a)
+		b.t.Errorf("eob with a wrong guard: got %v, want one stored message", a)
 	}
-	b.mustStore(message{subject: "x", expect: at(x), id: "eob"}, message{subject: "y"}) // its id is not known either
+	b.mustStore(message{subject: "x", expect: at(x), id: "eob"}, message{subject: "y"}) // the server has not stored its id either
 }
 
 const expectStream = "Nats-Expected-Last-Sequence"
@@ -218,7 +218,7 @@ func batchSide(b *batches) {
 	for range testkit.Times(10) {
 		for _, a := range b.pair([]message{{subject: "x"}, {subject: "y"}, {subject: "one"}}, []message{{subject: "y"}, {subject: "x"}, {subject: "two"}}) {
 			if a.code != 0 || a.err != nil || a.count != 3 {
-				b.t.Errorf("got %v", a)
+				b.t.Errorf("got %v, want 3 stored messages", a)
 			}
 		}
 	}
@@ -226,7 +226,7 @@ func batchSide(b *batches) {
 	for _, list := range []struct{ first, second, third []uint64 }{{x, y, b.stored("one")}, {y, x, b.stored("two")}} {
 		for _, seq := range list.third {
 			if !slices.Contains(list.second, seq-1) || !slices.Contains(list.first, seq-2) {
-				b.t.Errorf("the batch that ends at %d is not in one stretch", seq)
+				b.t.Errorf("the batch that ends at %d is not contiguous", seq)
 			}
 		}
 	}
@@ -242,9 +242,9 @@ func batchOvertaken(b *batches) {
 		}
 	}
 	if y := b.stored("y"); len(y) != 0 {
-		b.t.Errorf("of what was refused %v is there", y)
+		b.t.Errorf("a refused batch: got %v stored, want nothing", y)
 	}
-	// One that is not stored yet when the commit comes.
+	// Here the other message is perhaps not stored when the commit arrives.
 	said := codes{}
 	for range testkit.Times(10) {
 		x := b.put("x")
@@ -259,7 +259,7 @@ func batchOvertaken(b *batches) {
 		}
 	}
 	b.t.Logf("answers: %v", said)
-	// And one that expects something while a batch is stored.
+	// Here a message has an expectation while the server stores a batch.
 	clear(said)
 	for range testkit.Times(10) {
 		x := b.put("x")
@@ -292,12 +292,12 @@ func batchDuplicate(b *batches) {
 	b.mustRefuse([]message{{subject: "y", id: id("2")}, {subject: "z"}, {subject: "z", id: id("2")}}, 10201)
 	b.mustStore(list...)
 	if a := b.mustRefuse(list, 10201); a.seq != 0 || a.duplicate {
-		b.t.Errorf("the answer says where: %v", a) // the expectation is wrong now, too: ids come first
+		b.t.Errorf("got the place in the answer %v, want none", a) // the expectation is wrong now, too: the server checks ids first
 	}
 	b.mustRefuse([]message{{subject: "x"}, {subject: "y", id: id("2")}, {subject: "z"}}, 10201)
 	b.mustRefuse([]message{{subject: "x", expect: at(x)}, {subject: "y", id: id("2")}, {subject: "z"}}, 10071) // message by message
 	if a := b.ask(b.encode(list[1], nil)); !a.duplicate {
-		b.t.Errorf("one of a batch, by itself: %v", a)
+		b.t.Errorf("a message of the batch sent alone: got %v, want a duplicate", a)
 	}
 }
 
@@ -317,7 +317,7 @@ func batchRepeated(b *batches) {
 	}
 	b.t.Logf("answers: %v", said)
 	if n := len(b.stored("y")); n != testkit.Times(10) {
-		b.t.Errorf("%d are there", n)
+		b.t.Errorf("got %d stored batches", n)
 	}
 }
 
@@ -334,7 +334,7 @@ func batchLength(b *batches) {
 	b.mustRefuse(many(1001), 10199)
 	b.mustRefuse(many(1002), 10199)
 	if a := b.begin(many(1000)...).end(message{subject: "x"}); a.code != 0 || a.count != 1000 {
-		b.t.Errorf("1,000 and eob: %v", a)
+		b.t.Errorf("1,000 and eob: got %v, want 1,000 messages", a)
 	}
 }
 
@@ -344,7 +344,7 @@ func batchOpen(b *batches) {
 		open = append(open, b.begin(message{subject: "x"}))
 	}
 	b.mustRefuse([]message{{subject: "y"}}, 10210)
-	b.mustRefuse([]message{{subject: "y"}, {subject: "z"}}, 10176) // as its first message was refused
+	b.mustRefuse([]message{{subject: "y"}, {subject: "z"}}, 10176) // because the server refused its first message
 	for _, c := range open {
 		if a := c.commit(message{subject: "y"}); a.code != 0 || a.count != 2 {
 			b.t.Errorf("got %v", a)
@@ -357,15 +357,15 @@ func batchHeadless(b *batches) {
 	c := b.begin()
 	c.sent = 1
 	if a := c.commit(message{subject: "x"}); a.code != 10176 {
-		b.t.Errorf("without the first: %v", a)
+		b.t.Errorf("without the first message: got %v, want code 10176", a)
 	}
 	c = b.begin(message{subject: "x"})
 	c.sent++
 	if a := c.commit(message{subject: "x"}); a.code != 10176 {
-		b.t.Errorf("without the second: %v", a)
+		b.t.Errorf("without the second message: got %v, want code 10176", a)
 	}
 	if x := b.stored("x"); len(x) != 0 {
-		b.t.Errorf("%v is there", x)
+		b.t.Errorf("got %v stored, want nothing", x)
 	}
 }
 
@@ -376,7 +376,7 @@ func batchMarks(b *batches) {
 	for seq, want := range map[uint64][2]string{a.seq - 2: {"1", ""}, a.seq - 1: {"2", ""}, a.seq: {"3", "1"}, end.seq - 1: {"1", ""}, end.seq: {"2", "1"}} {
 		m, err := s.GetMsg(b.t.Context(), seq)
 		if err != nil || m.Header.Get("Nats-Batch-Id") == "" || m.Header.Get("Nats-Batch-Sequence") != want[0] || m.Header.Get("Nats-Batch-Commit") != want[1] {
-			b.t.Errorf("%d: %v, %v", seq, m, err)
+			b.t.Errorf("message %d: got %v, %v", seq, m, err)
 		}
 	}
 }

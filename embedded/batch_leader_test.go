@@ -14,12 +14,12 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// sentBatch is one that was sent whole, and perhaps answered.
+// sentBatch is a batch that was sent whole. Its answer may be missing.
 type sentBatch struct {
 	*batches
 	name string
 	said answer
-	lost bool // there was no answer
+	lost bool // no answer arrived
 }
 
 func (s *sentBatch) messages() (list []message) {
@@ -29,26 +29,26 @@ func (s *sentBatch) messages() (list []message) {
 	return list
 }
 
-// fate is what became of a batch: all of it is there once, in one stretch, or nothing of it.
+// fate reports whether the batch is stored: all of it once and contiguous, or nothing.
 func (s *sentBatch) fate() (there bool) {
 	s.t.Helper()
 	list := s.stored(s.name)
 	if n := len(list); n != 0 && n != 3 || n == 3 && list[2]-list[0] != 2 {
-		s.t.Errorf("of %s.%s there is %v", s.stream, s.name, list)
+		s.t.Errorf("%s.%s: got sequences %v, want all or nothing", s.stream, s.name, list)
 	}
 	return len(list) > 0
 }
 
-// mustSettle sends the same messages again as another batch: then they are there.
+// mustSettle sends the same messages again as another batch, and fails unless they are stored then.
 func (s *sentBatch) mustSettle(there bool) {
 	s.t.Helper()
 	a := s.insist(s.all, s.messages()...)
 	if there && a.code != 10201 || !there && a.code != 0 && a.code != 10201 || !s.fate() {
-		s.t.Errorf("%s.%s, there: %v, is answered %v", s.stream, s.name, there, a)
+		s.t.Errorf("%s.%s, stored before: %v: got %v", s.stream, s.name, there, a)
 	}
 }
 
-// insist sends a batch until there is an answer that says what became of it.
+// insist sends a batch until an answer tells whether it is stored.
 func (b *batches) insist(send func(...message) answer, list ...message) answer {
 	b.t.Helper()
 	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
@@ -62,8 +62,8 @@ func (b *batches) insist(send func(...message) answer, list ...message) answer {
 	}
 }
 
-// flood sends batches one after another without waiting for answers, as long as it can, and calls after for each. It
-// returns a function that collects the answers.
+// flood sends batches one after another as long as the server accepts them, without waiting for answers, and calls
+// after for each. It returns a function that collects the answers.
 func (b *batches) flood(round string, n int, after func()) func() []*sentBatch {
 	inbox := b.nc.NewInbox()
 	replies, err := b.nc.SubscribeSync(inbox + ".*")
@@ -96,14 +96,14 @@ func (b *batches) flood(round string, n int, after func()) func() []*sentBatch {
 			}
 			var i int
 			fmt.Sscanf(m.Subject[len(inbox)+1:], "%d", &i)
-			if m.Header.Get("Status") == "" { // else nobody took it
+			if m.Header.Get("Status") == "" { // otherwise there was no responder
 				list[i].said, list[i].lost = b.parse(m.Data), false
 			}
 		}
 	}
 }
 
-// leaderOf returns the node that leads a stream, or -1.
+// leaderOf returns the node that leads a stream, or -1 if there is no leader.
 func (c *cluster) leaderOf(b *batches) int {
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
 	defer cancel()
@@ -135,7 +135,7 @@ func (c *cluster) await(b *batches) {
 	}
 }
 
-// fates counts what became of batches.
+// fates counts the outcomes of batches.
 type fates struct{ answered, lostThere, lostGone, refused int }
 
 func (f *fates) lost() int { return f.lostThere + f.lostGone }
@@ -151,24 +151,24 @@ func (f *fates) settle(list []*sentBatch) {
 		case s.said.code == 0:
 			f.answered++
 			if !there {
-				s.t.Errorf("%s.%s was acknowledged at %d, and is not there", s.stream, s.name, s.said.seq)
+				s.t.Errorf("%s.%s was acknowledged at %d and is not stored", s.stream, s.name, s.said.seq)
 			}
 		default:
 			f.refused++
 			if there {
-				s.t.Errorf("%s.%s was refused (%v), and is there", s.stream, s.name, s.said)
+				s.t.Errorf("%s.%s was refused (%v) and is stored", s.stream, s.name, s.said)
 			}
 		}
 		s.mustSettle(there)
 	}
 }
 
-// The leader hands over, is killed, or all nodes are, while batches are under way: of each
-// is stored whole or not at all, acknowledged ones are stored, and sending the same messages again decides
-// the others. A batch whose commit comes to the next leader is refused.
+// While batches are under way, the leader steps down, is killed, or all nodes are killed. Each batch is stored whole
+// or not at all. Acknowledged batches are stored, and sending the same messages again decides the others. The next
+// leader refuses a batch of which it received only the commit.
 func TestClusterBatchesSettle(t *testing.T) {
 	testkit.OnlyFull(t, "TestClusterLosesNothing kills a leader")
-	testkit.NotUnderRace(t) // nothing of the log runs here, only the server and its client
+	testkit.NotUnderRace(t) // no code of the log runs here, only the server and its client
 	c := mustCluster(t)
 	nc := c.mustConnect(c.urls())
 	var list []*batches
@@ -192,13 +192,13 @@ func TestClusterBatchesSettle(t *testing.T) {
 			c.loseAll(list, fmt.Sprint("all", round), &all)
 		}
 	}
-	t.Logf("the leader handed over: %+v; it was killed: %+v; all were: %+v", hands, one, all)
+	t.Logf("the leader stepped down: %+v; was killed: %+v; all nodes were killed: %+v", hands, one, all)
 	if !showed() {
-		t.Error("each batch, or none, was answered: the test showed nothing")
+		t.Error("all batches or no batch lost its answer: the test showed nothing")
 	}
 }
 
-// loseOne kills the node that leads the most.
+// loseOne kills the node that leads most of the streams.
 func (c *cluster) loseOne(list []*batches, round string, f *fates) {
 	led := make(map[int][]*batches)
 	victim := 0
@@ -217,7 +217,7 @@ func (c *cluster) loseOne(list []*batches, round string, f *fates) {
 		open = append(open, b.through(nc).begin(message{subject: "open-" + round}, message{subject: "open-" + round}))
 	}
 	nc.Flush()
-	time.Sleep(20 * time.Millisecond) // the leader has them
+	time.Sleep(20 * time.Millisecond) // the leader received the messages
 	sent := c.floodAnd(led[victim], nc, round, func() { c.kill(victim) })
 	for _, o := range open {
 		c.commitTo(o, round)
@@ -232,7 +232,7 @@ func (b *batches) through(nc *nats.Conn) *batches {
 	return &other
 }
 
-// commitTo sends the commit of an open batch to the next leader, which has nothing of it.
+// commitTo sends the commit of an open batch to the next leader, which has no other message of it.
 func (c *cluster) commitTo(o *batch, round string) {
 	c.t.Helper()
 	last := o.last(message{subject: "open-" + round}, "1")
@@ -240,7 +240,7 @@ func (c *cluster) commitTo(o *batch, round string) {
 		a := o.ask(last)
 		if a.err == nil {
 			if n := len(o.stored("open-" + round)); a.code != 10176 || n != 0 {
-				c.t.Errorf("a commit to the next leader: %v, %d are there", a, n)
+				c.t.Errorf("a commit to the next leader: got %v, %d stored", a, n)
 			}
 			return
 		}
@@ -250,7 +250,7 @@ func (c *cluster) commitTo(o *batch, round string) {
 	}
 }
 
-// floodAnd has something happen while batches are sent to each stream.
+// floodAnd calls happens while batches are sent to each stream.
 func (c *cluster) floodAnd(list []*batches, nc *nats.Conn, round string, happens func()) (sent []*sentBatch) {
 	const each = 20
 	begun := make(chan struct{}, each*len(list))
@@ -292,13 +292,13 @@ func (c *cluster) loseAll(list []*batches, round string, f *fates) {
 	f.settle(sent)
 }
 
-// handOver has a stream choose another leader.
+// handOver makes the leader of a stream step down.
 func (c *cluster) handOver(b *batches, round string, f *fates) {
 	c.await(b)
 	before := c.leaderOf(b)
 	open := b.begin(message{subject: "open-" + round}, message{subject: "open-" + round})
 	b.nc.Flush()
-	b.lastSequence() // goes the same way: the leader has them
+	b.lastSequence() // follows the messages: the leader received them
 	sent := c.floodAnd([]*batches{b}, b.nc, round, func() {
 		untilAnswered(c.t, func(ctx context.Context) (answer, error) {
 			m, err := b.side.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+b.stream, nil)
@@ -313,7 +313,7 @@ func (c *cluster) handOver(b *batches, round string, f *fates) {
 		})
 	})
 	c.await(b)
-	if c.leaderOf(b) != before { // else it still has the open one
+	if c.leaderOf(b) != before { // otherwise the leader still has the open batch
 		c.commitTo(open, round)
 	}
 	f.settle(sent)

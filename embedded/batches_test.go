@@ -16,13 +16,13 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// batches is a stream that takes them.
+// batches is a stream that accepts atomic batches.
 type batches struct {
 	t        testing.TB
-	nc, side *nats.Conn // side: for what happens beside it
+	nc, side *nats.Conn // side: a second connection, for concurrent requests
 	js       jetstream.JetStream
 	stream   string
-	prefix   string // of the test's subjects
+	prefix   string // begins the test's subjects
 	replicas int
 }
 
@@ -40,35 +40,34 @@ func mustBatches(t testing.TB, nc, side *nats.Conn, stream string, replicas int,
 			return b
 		}
 		if time.Now().After(giveUp) {
-			t.Fatalf("no stream: %v", err)
+			t.Fatalf("create the stream: %v", err)
 		}
 	}
 }
 
-// reached reports whether messages of a connection come to the stream's leader.
+// reached reports whether messages of a connection reach the stream's leader.
 func (b *batches) reached(nc *nats.Conn) bool {
 	m, err := nc.Request(b.prefix+"reached", nil, time.Second)
 	return err == nil && b.parse(m.Data).seq > 0
 }
 
-// message is one of a batch. Its expectation is of its own subject, or of the one that it
-// guards.
+// message is a message of a batch. Its expectation is about its own subject, or about the subject that it guards.
 type message struct {
 	subject string
-	expect  string // a sequence; empty: none
+	expect  string // a sequence; empty: no expectation
 	guard   string
 	id      string
-	header  map[string]string // further ones
+	header  map[string]string // additional headers
 }
 
-// answer is what the server says to a commit, or to a message by itself.
+// answer is the server's reply to a commit, or to a single message.
 type answer struct {
 	code      int
 	text      string
 	seq       uint64
 	count     int
 	duplicate bool
-	err       error // no answer
+	err       error // why there is no answer
 }
 
 func (a answer) String() string {
@@ -101,7 +100,7 @@ func (b *batches) encode(m message, more map[string]string) *nats.Msg {
 	return msg
 }
 
-// batch is one that was begun.
+// batch is a batch that was begun.
 type batch struct {
 	*batches
 	id   string
@@ -129,7 +128,7 @@ func (c *batch) send(list ...message) {
 	}
 }
 
-// commit sends the last message, or one of which the server keeps nothing.
+// commit sends the last message and commits the batch. end commits with a message that the server does not store.
 func (c *batch) commit(m message) answer { return c.ask(c.last(m, "1")) }
 
 func (c *batch) end(m message) answer { return c.ask(c.last(m, "eob")) }
@@ -140,7 +139,7 @@ func (c *batch) last(m message, how string) *nats.Msg {
 	return c.encode(m, more)
 }
 
-// all sends a batch, and returns the answer to its commit.
+// all sends a batch and returns the answer to its commit.
 func (b *batches) all(list ...message) answer {
 	b.t.Helper()
 	return b.begin(list[:len(list)-1]...).commit(list[len(list)-1])
@@ -168,8 +167,8 @@ func (b *batches) parse(data []byte) answer {
 	return answer{said.Error.ErrCode, said.Error.Description, said.Seq, said.Count, said.Duplicate, err}
 }
 
-// put stores a single message and returns its sequence. It returns when the server counts no message to the subject as under
-// way: the server acknowledges a message a moment before that.
+// put stores a single message and returns its sequence. It waits until the server no longer counts a message to the
+// subject as under way: the server acknowledges a message a moment before that.
 func (b *batches) put(subject string) uint64 {
 	b.t.Helper()
 	a := b.ask(b.encode(message{subject: subject}, nil))
@@ -182,8 +181,8 @@ func (b *batches) put(subject string) uint64 {
 	return a.seq
 }
 
-// atRest sends something again for as long as three nodes say that somebody's message is
-// under way, unless the test wants that.
+// atRest repeats send as long as three nodes answer that another message to the subject is under way, unless the test
+// expects that code.
 func (b *batches) atRest(send func() answer, codes ...int) answer {
 	for giveUp := time.Now().Add(10 * time.Second); ; {
 		a := send()
@@ -238,29 +237,29 @@ func untilAnswered[T any](t testing.TB, ask func(context.Context) (T, error)) T 
 			return answer
 		}
 		if time.Now().After(giveUp) {
-			t.Fatalf("no answer: %v", err)
+			t.Fatalf("no answer from the server: %v", err)
 		}
 	}
 }
 
-// mustStore wants a batch to be stored, and nothing else with it.
+// mustStore fails unless the batch is stored, and nothing else with it.
 func (b *batches) mustStore(list ...message) answer {
 	b.t.Helper()
 	before := b.lastSequence()
 	a := b.atRest(func() answer { return b.all(list...) })
 	if a.code != 0 || a.err != nil || a.count != len(list) || a.seq != before+uint64(len(list)) || b.lastSequence() != a.seq {
-		b.t.Errorf("%v is answered %v, the last sequence was %d", list, a, before)
+		b.t.Errorf("%v: got %v, the last sequence was %d", list, a, before)
 	}
 	return a
 }
 
-// mustRefuse wants a batch to be refused with one of the codes, and nothing to be stored.
+// mustRefuse fails unless the server refuses the batch with a code of the list and stores nothing.
 func (b *batches) mustRefuse(list []message, codes ...int) answer {
 	b.t.Helper()
 	before := b.lastSequence()
 	a := b.atRest(func() answer { return b.all(list...) }, codes...)
 	if !slices.Contains(codes, a.code) || b.lastSequence() != before {
-		b.t.Errorf("%v is answered %v, want %d; the last sequence was %d, is %d", list, a, codes, before, b.lastSequence())
+		b.t.Errorf("%v: got %v, want code %d; the last sequence was %d, is %d", list, a, codes, before, b.lastSequence())
 	}
 	return a
 }
@@ -279,7 +278,7 @@ func (b *batches) pair(one, two []message) (both [2]answer) {
 	return both
 }
 
-// codes counts answers.
+// codes counts answers by their code.
 type codes map[string]int
 
 func (c codes) add(list ...answer) {
@@ -293,8 +292,8 @@ func (c codes) add(list ...answer) {
 	}
 }
 
-// mustWinOnce wants one of two batches to be stored, and the other to be refused as the
-// subject is not, or may not be, as expected.
+// mustWinOnce fails unless the server stores exactly one of two batches, and refuses the other because of its
+// expectation.
 func (b *batches) mustWinOnce(both [2]answer) {
 	b.t.Helper()
 	for i, a := range both {
@@ -302,5 +301,5 @@ func (b *batches) mustWinOnce(both [2]answer) {
 			return
 		}
 	}
-	b.t.Errorf("the answers are %v and %v", both[0], both[1])
+	b.t.Errorf("got %v and %v, want one batch stored", both[0], both[1])
 }

@@ -13,10 +13,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// BenchmarkAppend reports durable appends of 512-byte turns per second, each
-// producer waiting for its acknowledgement, and beside them the same with a sync
-// of every message (the ratio is of one run), and one write and fdatasync at a
-// time on the same disk.
+// BenchmarkAppend reports durable appends of 512-byte turns per second; each producer waits for its acknowledgement.
+// In the same run it measures appends with a sync of every message, and single writes with fdatasync on the same disk.
 func BenchmarkAppend(b *testing.B) {
 	for _, producers := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("producers=%d", producers), func(b *testing.B) {
@@ -45,8 +43,8 @@ func BenchmarkAppend(b *testing.B) {
 	})
 }
 
-// BenchmarkAttached reports the same of processes that append through the owner, and
-// beside it the owner's own rate, and what reading everything back costs them.
+// BenchmarkAttached reports the appends per second of processes that append through the owner, the owner's own rate,
+// and the cost of reading everything back.
 func BenchmarkAttached(b *testing.B) {
 	for _, producers := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("producers=%d", producers), func(b *testing.B) {
@@ -115,10 +113,9 @@ func appendsTo(b *testing.B, l appender, producers, n int) float64 {
 	return float64(n) / (b.Elapsed() - began).Seconds()
 }
 
-// BenchmarkBatches reports atomic batches of three messages to three subjects per second,
-// each message expecting its subject as the client left it, and beside them single
-// messages of the same clients: on three nodes, and on one server. Again is the share of
-// both that was refused with 10164, though nobody else writes to the subject.
+// BenchmarkBatches reports atomic batches of three messages to three subjects per second, each message with an
+// expectation, and single messages of the same clients, on three nodes and on one server. The metric "again" is the
+// share that the server refused with 10164 although nobody else writes to the subject.
 func BenchmarkBatches(b *testing.B) {
 	for _, clients := range []int{1, 16} {
 		for _, interval := range []string{"always", "2m"} {

@@ -17,8 +17,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// After a failed sync, none of the records that it had to cover is acknowledged until they were written again. Then every
-// record is there once.
+// After a failed sync, no record that it had to cover is acknowledged until it was written again. Then every record is
+// stored once.
 func TestSyncThatFailed(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Start(t.Context(), ServerOptions{Dir: dir, Private: true})
@@ -43,7 +43,7 @@ func TestSyncThatFailed(t *testing.T) {
 		return unix.Fdatasync(int(f.Fd()))
 	}
 	if _, err := s.Log().Append(t.Context(), sub, log.Any, event(1)); !errors.Is(err, log.ErrUnknown) {
-		t.Errorf("an append whose sync failed: %v", err)
+		t.Errorf("an append whose sync failed: got %v", err)
 	}
 	deadline := time.Now().Add(20 * time.Second)
 	for i := 1; i < 5; i++ {
@@ -62,11 +62,11 @@ func TestSyncThatFailed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if rec.ID != fmt.Sprint(n) {
-			t.Errorf("record %d is %s", n, rec.ID)
+			t.Errorf("record %d: got %s", n, rec.ID)
 		}
 		n++
 	}
 	if n != 5 {
-		t.Errorf("%d records", n)
+		t.Errorf("got %d records", n)
 	}
 }

@@ -15,19 +15,19 @@ import (
 	"github.com/tallylog/tally/internal/nats/natsfile"
 )
 
-// fakeBlocks plays the server: it appends to the newest block and begins the next,
-// at any moment, also between two steps of a sync.
+// fakeBlocks imitates the server: it appends to the newest block and begins the next block at any moment, also between
+// two steps of a sync.
 type fakeBlocks struct {
 	t      *rapid.T
 	dir    string
 	n      int
 	sizes  map[int]int64 // bytes written, by block
-	synced map[int]int64 // what a sync covered
+	synced map[int]int64 // bytes that a sync covered, by block
 }
 
 func (f *fakeBlocks) path(n int) string { return filepath.Join(f.dir, strconv.Itoa(n)+".blk") }
 
-// act writes something, or not.
+// act perhaps writes something.
 func (f *fakeBlocks) act() {
 	for range rapid.IntRange(0, 3).Draw(f.t, "writes") {
 		if f.sizes[f.n] == 0 || rapid.IntRange(0, 2).Draw(f.t, "roll") == 0 {
@@ -45,8 +45,7 @@ func (f *fakeBlocks) act() {
 	}
 }
 
-// sync is the fdatasync of a file: it covers all bytes written so far. The server
-// goes on before it and behind it.
+// sync is the fdatasync of a file: it covers all bytes written so far. The server writes before and after it.
 func (f *fakeBlocks) sync(file *os.File) error {
 	f.act()
 	n, err := strconv.Atoi(filepath.Base(file.Name())[:len(filepath.Base(file.Name()))-len(".blk")])
@@ -58,8 +57,7 @@ func (f *fakeBlocks) sync(file *os.File) error {
 	return nil
 }
 
-// A sync covers all records that were written before it begins, wherever the server
-// begins new blocks.
+// A sync covers all records that were written before it began, even if the server begins new blocks meanwhile.
 func TestBlockSyncCoversWhatWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp("", "blocks-")
@@ -83,20 +81,20 @@ func TestBlockSyncCoversWhatWasWritten(t *testing.T) {
 				before[n] = size
 			}
 			err := b.sync("TALLY_1")
-			if err != nil && len(before) > 0 { // else there is nothing to be covered, and it says so
+			if err != nil && len(before) > 0 { // otherwise there is nothing to cover, and sync reports that
 				t.Fatal(err)
 			}
 			for n, size := range before {
 				if f.synced[n] < size {
-					t.Fatalf("block %d had %d records when the sync began, %d are covered", n, size, f.synced[n])
+					t.Fatalf("block %d: got %d records when the sync began, %d covered", n, size, f.synced[n])
 				}
 			}
 		}
 	})
 }
 
-// If no block contains the stored records, they are not on disk: the sync acknowledges none of the records that it had to
-// cover, also not after the blocks were written again.
+// If no block contains the stored records, they are not on disk: the sync acknowledges no record that it had to cover,
+// also not after the blocks were written again.
 func TestBlockSyncFailsClosed(t *testing.T) {
 	dir := t.TempDir()
 	b := newBlockSync(dir, syncTree)
@@ -104,10 +102,10 @@ func TestBlockSyncFailsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := b.sync("TALLY_1"); err != nil {
-		t.Fatalf("the first sync, which is of the whole file system: %v", err)
+		t.Fatalf("the first sync, of the whole file system: %v", err)
 	}
 	if err := b.rewrite(); err != nil {
-		t.Fatalf("nothing was stored: %v", err)
+		t.Fatalf("a sync of an empty stream: %v", err)
 	}
 	if err := b.sync("TALLY_1"); err != nil {
 		t.Fatal(err)
@@ -117,10 +115,10 @@ func TestBlockSyncFailsClosed(t *testing.T) {
 	}
 	for range 2 {
 		if err := b.sync("TALLY_1"); err == nil {
-			t.Error("a sync that found nothing to sync covered something")
+			t.Error("a sync of a stream without blocks: got no error, want one")
 		}
 		if err := b.rewrite(); err == nil {
-			t.Error("nothing was written anew")
+			t.Error("the blocks were not written again")
 		}
 	}
 }
@@ -182,12 +180,12 @@ func TestBlockSyncSteps(t *testing.T) {
 	write("TALLY_1", 6)
 	synced("new blocks", "TALLY_1", "data TALLY_1/4.blk, data TALLY_1/5.blk, names TALLY_1, data TALLY_1/6.blk, names TALLY_1")
 	synced("no new block", "TALLY_1", "data TALLY_1/6.blk")
-	synced("a new segment", "TALLY_2", "tree") // of the end of the one before, too
+	synced("a new segment", "TALLY_2", "tree") // also the end of the segment before
 	write("TALLY_2", 6)
 	synced("the first block of a segment", "TALLY_2", "data TALLY_2/6.blk, names TALLY_2")
 
-	// After a sync that failed, the blocks that it may not have covered are other files, of
-	// the same content, and the next sync is of everything.
+	// After a failed sync, the blocks that it may not have covered are replaced by new files with the same content,
+	// and the next sync covers the whole file system.
 	write("TALLY_2", 7)
 	before := make(map[int]os.FileInfo)
 	for _, n := range []int{6, 7} {
@@ -199,7 +197,7 @@ func TestBlockSyncSteps(t *testing.T) {
 	}
 	b.fdatasync = func(*os.File) error { return errors.New("input/output error") }
 	if err := b.sync("TALLY_2"); err == nil {
-		t.Error("a sync that failed is none")
+		t.Error("a failed sync: got no error, want one")
 	}
 	b.fdatasync = note("data")
 	if err := b.rewrite(); err != nil {
@@ -209,7 +207,7 @@ func TestBlockSyncSteps(t *testing.T) {
 		path := natsfile.Path(natsfile.Messages(dir, "TALLY_2"), n)
 		info, err := os.Stat(path)
 		if err != nil || os.SameFile(info, old) {
-			t.Errorf("block %d is the same file, %v", n, err)
+			t.Errorf("block %d: got the same file, %v, want a new one", n, err)
 		}
 		if data, err := os.ReadFile(path); err != nil || string(data) != "x" {
 			t.Errorf("block %d is %q, %v", n, data, err)

@@ -20,14 +20,14 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// silence is the longest time between two acknowledgements of one producer.
+// silence measures the longest time between two acknowledgements of one producer.
 type silence struct {
 	mu      sync.Mutex // guards what follows
 	last    time.Time
 	longest time.Duration
 }
 
-// end notes an acknowledgement.
+// end records an acknowledgement.
 func (s *silence) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,11 +45,11 @@ func (s *silence) endedAfter(at time.Time) bool {
 	return s.last.After(at)
 }
 
-// rawStream is a stream beside the log, with messages of a client that knows nats.go alone.
+// rawStream is a stream beside the log. Its clients use nats.go alone.
 const rawStream = "RAW"
 
-// raw publishes until it is told to stop. It sends a message again, with its id, after a
-// quarter of a second without an answer.
+// raw publishes until stop is closed. After a quarter of a second without an answer it sends the message again with
+// the same id.
 func (s *silence) raw(t *testing.T, js jetstream.JetStream, subject string, stop <-chan struct{}) {
 	for i := 0; ; i++ {
 		m := &nats.Msg{Subject: subject, Data: []byte("x"), Header: nats.Header{nats.MsgIdHdr: {fmt.Sprint(subject, "-", i)}}}
@@ -65,7 +65,7 @@ func (s *silence) raw(t *testing.T, js jetstream.JetStream, subject string, stop
 			_, err := js.PublishMsg(ctx, m)
 			sent = err == nil
 			if !sent && !errors.Is(err, context.DeadlineExceeded) {
-				<-ctx.Done() // a refusal comes at once
+				<-ctx.Done() // a refusal arrives at once
 			}
 			cancel()
 		}
@@ -73,7 +73,7 @@ func (s *silence) raw(t *testing.T, js jetstream.JetStream, subject string, stop
 	}
 }
 
-// mustLead has a node lead a stream, and returns when it does.
+// mustLead makes a node the leader of a stream, and returns when it leads.
 func (c *cluster) mustLead(js jetstream.JetStream, stream string, node int) {
 	c.t.Helper()
 	want := c.nodes[node].name
@@ -84,21 +84,21 @@ func (c *cluster) mustLead(js jetstream.JetStream, stream string, node int) {
 	have := ""
 	for giveUp := time.Now().Add(time.Minute); have != want; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(giveUp) {
-			c.t.Fatalf("wait until %s leads %s, %q does", want, stream, have)
+			c.t.Fatalf("%s does not lead %s: got %q", want, stream, have)
 		}
 		ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
 		s, err := js.Stream(ctx, stream)
 		if err == nil && s.CachedInfo().Cluster != nil {
 			if have = s.CachedInfo().Cluster.Leader; have != "" && have != want {
-				_, _ = js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, order) // an error: the next look shows it
+				_, _ = js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, order) // the next round shows an error
 			}
 		}
 		cancel()
 	}
 }
 
-// deaf connects to nodes. While it is deaf, nothing that they say arrives: what is sent is
-// stored, and its acknowledgement is lost.
+// deaf connects to nodes. While it is deaf, it receives nothing: the server stores its messages, and the
+// acknowledgements are lost.
 type deaf struct {
 	mu    sync.Mutex // guards what follows
 	is    bool
@@ -134,7 +134,7 @@ func (c deafConn) Read(b []byte) (int, error) {
 	}
 }
 
-// turn makes it deaf, or has it hear again, on new connections.
+// turn makes the connections deaf, or makes the client reconnect and hear again.
 func (d *deaf) turn(is bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -158,14 +158,13 @@ func (d *deaf) mustConnect(c *cluster) *nats.Conn {
 	return nc
 }
 
-// The node that leads the log is killed while producers append, and beside them clients
-// publish by nats.go alone to a stream that the same node leads. What it stored last was not
-// acknowledged. Nothing that was acknowledged is lost, and nothing is there twice. How long
-// each kind was without an acknowledgement is logged.
+// While producers append and clients publish by nats.go alone to a stream beside the log, the node that leads both is
+// killed. Some messages that it stored last are not acknowledged. No acknowledged event is lost, and no event is
+// stored twice. The longest silence of each kind is logged.
 func TestClusterSilence(t *testing.T) {
 	testkit.Long(t)
 	testkit.OnlyFull(t, "TestClusterLosesNothing has a cluster; TestAtomicIsSentAgain sends again what was not answered")
-	testkit.NotUnderRace(t) // the servers are other processes, and the log's part runs there elsewhere
+	testkit.NotUnderRace(t) // the servers are other processes, and other tests run the log under the detector
 	t.Run("B-33 beside raw nats.go", func(t *testing.T) {
 		home(t, nil)
 		rounds := 1
@@ -203,16 +202,16 @@ func TestClusterSilence(t *testing.T) {
 	})
 }
 
-// silences are those of producers of the log, and of clients beside them.
+// silences has those of the log's producers and of the clients beside them.
 type silences struct {
 	*cluster
-	watch     jetstream.JetStream // by a connection that hears everything
+	watch     jetstream.JetStream // a connection that is never deaf
 	deaf      *deaf
 	producers []*producer
 	beside    []*silence
 }
 
-// all lists those of the producers first.
+// all lists the silences, those of the producers first.
 func (s *silences) all() (list []*silence) {
 	for _, p := range s.producers {
 		list = append(list, &p.silence)
@@ -220,8 +219,8 @@ func (s *silences) all() (list []*silence) {
 	return append(list, s.beside...)
 }
 
-// killLeader kills the node that leads the log and the stream beside it, waits until each
-// producer has an acknowledgement again, and starts the node.
+// killLeader kills the node that leads the log and the stream beside it, waits until each producer has an
+// acknowledgement again, and starts the node.
 func (s *silences) killLeader() {
 	s.t.Helper()
 	leads := s.leader(s.watch)
@@ -243,7 +242,7 @@ func (s *silences) killLeader() {
 	s.start(leads)
 }
 
-// untilStored returns when the log holds what is under way, and no more comes.
+// untilStored waits until the log holds all messages that are under way and no more arrive.
 func (s *silences) untilStored() {
 	s.t.Helper()
 	count := func() uint64 {
@@ -262,7 +261,7 @@ func (s *silences) untilStored() {
 			last, same = now, 0
 		}
 		if time.Now().After(giveUp) {
-			s.t.Fatalf("wait until nothing more is stored: there are %d messages", now)
+			s.t.Fatalf("the log still grows: got %d messages", now)
 		}
 	}
 }
@@ -273,10 +272,10 @@ func (s *silences) await(since time.Time) {
 	isQuiet := func(one *silence) bool { return !one.endedAfter(since) }
 	for giveUp := time.Now().Add(2 * time.Minute); slices.ContainsFunc(s.all(), isQuiet); time.Sleep(20 * time.Millisecond) {
 		if s.t.Failed() {
-			s.t.FailNow() // one has ended
+			s.t.FailNow() // a producer has ended
 		}
 		if time.Now().After(giveUp) {
-			s.t.Fatalf("wait for an acknowledgement of each producer since %v", since)
+			s.t.Fatalf("no acknowledgement of each producer since %v", since)
 		}
 	}
 }

@@ -29,8 +29,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// childNode has the test binary, run again by a test, serve as a node of a cluster,
-// with the configuration of this name, until its standard input ends.
+// childNode is the variable with the configuration file's name. If it is set, the test binary serves as a node of a
+// cluster until its standard input ends.
 const childNode = "TALLY_TEST_CHILD_NODE"
 
 func node(conf string) {
@@ -44,7 +44,7 @@ func node(conf string) {
 	os.Exit(0)
 }
 
-// cluster is three servers, each a process, whose routes lead through this one.
+// cluster is three servers, each a process of its own. Their routes lead through this process.
 type cluster struct {
 	t     testing.TB
 	nodes [3]*member
@@ -78,7 +78,7 @@ func mustClusterSyncing(t testing.TB, interval string) *cluster {
 		}
 		m := &member{name: fmt.Sprint("n", i), conf: filepath.Join(dir, "nats.conf")}
 		m.url = "nats://" + clients[i]
-		// A node is told of the others here alone: what they say of themselves leads nowhere.
+		// A node learns the addresses of the others here only: the addresses that they announce lead nowhere.
 		text := fmt.Sprintf("server_name: %s\nlisten: \"%s\"\nmax_payload: 16MB\njetstream { store_dir: \"%s\", sync_interval: %s }\n"+
 			"cluster { name: test, listen: \"%s\", advertise: \"127.0.0.1:1\", no_advertise: true, routes: [%s] }\n",
 			m.name, clients[i], dir, interval, routes[i], strings.Join(others, ", "))
@@ -110,7 +110,7 @@ func freeAddresses(t testing.TB, n int) (list []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close() // when all are known, so that each is another one
+		defer l.Close() // after all are chosen, so that they differ
 		list = append(list, l.Addr().String())
 	}
 	return list
@@ -137,7 +137,7 @@ func (c *cluster) kill(i int) {
 	m.stdin.Close()
 }
 
-// cut takes a node from the others, without a word to anybody; mend puts it back.
+// cut disconnects a node from the others silently; mend connects it again.
 func (c *cluster) cut(i int)  { c.each(i, (*wire).cut) }
 func (c *cluster) mend(i int) { c.each(i, (*wire).mend) }
 
@@ -154,8 +154,8 @@ func (c *cluster) urls() string {
 	return c.nodes[0].url + "," + c.nodes[1].url + "," + c.nodes[2].url
 }
 
-// mustOpen opens the store on the cluster, or on the node of the URL, when all that takes
-// part in it are there: one that was killed takes its time to come back.
+// mustOpen opens the store on the cluster, or on the node of the URL. It waits for nodes: a killed node takes a while
+// to return.
 func (c *cluster) mustOpen(o embedded.Options) *tally.Store {
 	c.t.Helper()
 	o.URL = cmp.Or(o.URL, c.urls())
@@ -166,13 +166,13 @@ func (c *cluster) mustOpen(o embedded.Options) *tally.Store {
 			return st
 		}
 		if !errors.Is(err, log.ErrUnavailable) || time.Now().After(giveUp) {
-			c.t.Fatalf("the cluster does not come up: %v", err)
+			c.t.Fatalf("open the cluster's store: %v", err)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
-// mustLog opens the log on a connection of its own, to a node and then to any.
+// mustLog opens the log on a connection of its own: first to a node, after that to any.
 func (c *cluster) mustLog(node int) *log.Log {
 	c.t.Helper()
 	nc, err := nats.Connect(c.nodes[node].url+","+c.urls(), nats.DontRandomize(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectBufSize(-1))
@@ -188,7 +188,7 @@ func (c *cluster) mustLog(node int) *log.Log {
 	return l
 }
 
-// mustWatch returns who can say which node leads, whichever are there.
+// mustWatch returns a connection that reports the leader, whichever nodes run.
 func (c *cluster) mustWatch() jetstream.JetStream {
 	c.t.Helper()
 	nc, err := nats.Connect(c.urls(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
@@ -203,7 +203,7 @@ func (c *cluster) mustWatch() jetstream.JetStream {
 	return js
 }
 
-// leader returns the node that leads the log's stream, or some node.
+// leader returns the node that leads the log's stream, or any node.
 func (c *cluster) leader(js jetstream.JetStream) int {
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
 	defer cancel()
@@ -218,8 +218,7 @@ func (c *cluster) leader(js jetstream.JetStream) int {
 	return rand.IntN(len(c.nodes))
 }
 
-// wire carries the connections to an address. While it is cut it carries nothing,
-// and those at its ends do not notice.
+// wire forwards the connections to an address. While it is cut it forwards nothing, and neither end notices.
 type wire struct {
 	listener net.Listener
 	to       string
@@ -302,7 +301,7 @@ func (w *wire) cut() {
 	w.whole = make(chan struct{})
 }
 
-// mend carries on, on new connections.
+// mend forwards again, on new connections.
 func (w *wire) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -316,14 +315,13 @@ func (w *wire) mend() {
 	}
 }
 
-// acked is an event that was acknowledged.
+// acked is an acknowledged event.
 type acked struct {
 	id string
 	at events.Offset
 }
 
-// producer appends to a session of its own until it is told to stop, and repeats
-// what it has no answer to until it has one.
+// producer appends to a session of its own until stop is closed, and repeats an append until it has an answer.
 type producer struct {
 	l       appender
 	sub     events.Subject
@@ -364,8 +362,7 @@ func (p *producer) run(t *testing.T, stop <-chan struct{}) {
 	}
 }
 
-// insist appends until there is an answer: nobody else writes to the subject, so that
-// a refusal would be wrong.
+// insist appends until there is an answer. Nobody else writes to the subject, so a refusal is an error.
 func (p *producer) insist(ctx context.Context, expect log.Expect, evs []events.Event) (log.Ack, error) {
 	for {
 		ack, err := p.l.Append(ctx, p.sub, expect, evs...)
@@ -377,11 +374,11 @@ func (p *producer) insist(ctx context.Context, expect log.Expect, evs []events.E
 	}
 }
 
-// Nodes of a cluster are killed and one is cut off while producers append: whatever
-// was acknowledged is there, once, each session in its order, and all finish.
+// While producers append, nodes of a cluster are killed and one is cut off. Every acknowledged event is stored once,
+// in the order of its session, and all producers finish.
 func TestClusterLosesNothing(t *testing.T) {
 	testkit.Long(t)
-	testkit.NotUnderRace(t) // the servers are other processes, and the log's part runs there elsewhere
+	testkit.NotUnderRace(t) // the servers are other processes, and other tests run the log under the detector
 	home(t, nil)
 	rounds := 1
 	if testkit.Soak() {
@@ -390,12 +387,12 @@ func TestClusterLosesNothing(t *testing.T) {
 	c := mustCluster(t)
 	st := c.mustOpen(embedded.Options{MinDurability: "replicated"})
 	if have := st.Log.Durability(); have != log.Replicated {
-		t.Fatalf("acknowledgements are %v", have)
+		t.Fatalf("got durability %v", have)
 	}
 	js := c.mustWatch()
 	stream := untilAnswered(t, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, "TALLY_1") })
 	if n := stream.CachedInfo().Config.Replicas; n != 3 {
-		t.Fatalf("the stream of a cluster has %d replicas", n)
+		t.Fatalf("got %d replicas", n)
 	}
 
 	stop := make(chan struct{})
@@ -408,7 +405,7 @@ func TestClusterLosesNothing(t *testing.T) {
 	felt := func() bool {
 		return slices.ContainsFunc(producers, func(p *producer) bool { return p.tries.Load() > 0 })
 	}
-	for i := 0; i < rounds || i < rounds+4 && !felt(); i++ { // one that nobody felt shows nothing
+	for i := 0; i < rounds || i < rounds+4 && !felt(); i++ { // a round without a repeated append shows nothing
 		c.disturb(js)
 	}
 	close(stop)
@@ -416,7 +413,7 @@ func TestClusterLosesNothing(t *testing.T) {
 	c.mustHold(producers)
 }
 
-// disturb kills a node and then cuts another one off, leaders first.
+// disturb kills a node and then cuts another node off, leaders first.
 func (c *cluster) disturb(js jetstream.JetStream) {
 	time.Sleep(time.Second)
 	i := c.leader(js)
@@ -431,8 +428,7 @@ func (c *cluster) disturb(js jetstream.JetStream) {
 	time.Sleep(1500 * time.Millisecond)
 }
 
-// mustHold wants each producer's session to hold what it was told, and nothing else,
-// seen from each node. A disturbance that no producer felt shows nothing.
+// mustHold does what mustHoldOnce does, and fails if no append had to be repeated: then the test showed nothing.
 func (c *cluster) mustHold(producers []*producer) {
 	c.t.Helper()
 	total, tries := 0, int64(0)
@@ -446,8 +442,8 @@ func (c *cluster) mustHold(producers []*producer) {
 	c.t.Logf("%d acknowledged events are there, %d appends were repeated", total, tries)
 }
 
-// mustHoldOnce wants each producer's session to hold what it was told, once and in its order,
-// and nothing else, seen from each node.
+// mustHoldOnce fails unless each producer's session holds exactly its acknowledged events, once and in order, seen
+// from each node.
 func (c *cluster) mustHoldOnce(producers []*producer) {
 	c.t.Helper()
 	for _, m := range c.nodes {
@@ -463,19 +459,19 @@ func (c *cluster) mustHoldOnce(producers []*producer) {
 				return found, nil
 			})
 			if len(found) != len(p.acked) {
-				c.t.Errorf("%s, %s: %d events, acknowledged were %d", m.name, p.sub.ID, len(found), len(p.acked))
+				c.t.Errorf("%s, %s: got %d events, want %d", m.name, p.sub.ID, len(found), len(p.acked))
 				continue
 			}
 			for i, want := range p.acked {
 				if found[i] != want {
-					c.t.Fatalf("%s, %s: event %d is %s at %v, acknowledged was %s at %v", m.name, p.sub.ID, i, found[i].id, found[i].at, want.id, want.at)
+					c.t.Fatalf("%s, %s: event %d: got %s at %v, want %s at %v", m.name, p.sub.ID, i, found[i].id, found[i].at, want.id, want.at)
 				}
 			}
 		}
 	}
 }
 
-// mustConnect connects to nodes, and to them again as often as it takes.
+// mustConnect connects to nodes, and repeats that until one answers.
 func (c *cluster) mustConnect(urls string) *nats.Conn {
 	c.t.Helper()
 	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -485,7 +481,7 @@ func (c *cluster) mustConnect(urls string) *nats.Conn {
 			return nc
 		}
 		if time.Now().After(giveUp) {
-			c.t.Fatalf("the cluster does not come up: %v", err)
+			c.t.Fatalf("connect to the cluster: %v", err)
 		}
 	}
 }

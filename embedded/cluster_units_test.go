@@ -21,11 +21,11 @@ func purse(n int) events.Subject { return events.Document("", "purse", strconv.I
 
 const purses = 6
 
-// Transactions move amounts between documents on a cluster whose leader is killed. Every reader sees the same sum at each
-// moment, and every acknowledged move is stored.
+// Transactions move amounts between documents on a cluster whose leader is killed. Every reader sees the same sum at
+// each moment, and every acknowledged move is stored.
 func TestClusterUnits(t *testing.T) {
 	testkit.OnlyFull(t, "TestClusterLosesNothing kills a leader, and the units of one machine are played in package log")
-	testkit.NotUnderRace(t) // the servers are other processes, and the log's part runs there elsewhere
+	testkit.NotUnderRace(t) // the servers are other processes, and other tests run the log under the detector
 	home(t, nil)
 	rounds := 1
 	if testkit.Soak() {
@@ -54,7 +54,7 @@ func TestClusterUnits(t *testing.T) {
 	}
 	running.Go(func() {
 		for ctx.Err() == nil {
-			addUp(ctx, t, st.Log) // an error: the servers choose a leader
+			addUp(ctx, t, st.Log) // an error means that the servers elect a leader
 		}
 	})
 	for range rounds {
@@ -75,7 +75,7 @@ func TestClusterUnits(t *testing.T) {
 		l := c.mustOpen(embedded.Options{URL: m.url}).Log
 		there := untilAnswered(t, func(ctx context.Context) (int, error) { return addUp(ctx, t, l) })
 		if there < all || there == 0 {
-			t.Errorf("%s has %d moves, acknowledged were %d", m.name, there, all)
+			t.Errorf("%s: got %d moves, want %d", m.name, there, all)
 		}
 	}
 }
@@ -84,7 +84,7 @@ func written(id string, amount int64) events.Event {
 	return events.Event{ID: id, Source: "urn:test:purse", Type: events.TypeDocumentWritten, ContentType: "text/plain", Data: strconv.AppendInt(nil, amount, 10)}
 }
 
-// moveAmount moves an amount from one document to another, and reports whether it did so.
+// moveAmount moves an amount from one document to another, and reports whether the move is stored.
 func moveAmount(t *testing.T, l *log.Log, id string) bool {
 	from := rand.IntN(purses)
 	pair := [2]int{from, (from + 1 + rand.IntN(purses-1)) % purses}
@@ -93,7 +93,7 @@ func moveAmount(t *testing.T, l *log.Log, id string) bool {
 	for i, n := range pair {
 		rec, err := l.Last(context.Background(), purse(n))
 		if err != nil {
-			return false // the servers choose a leader
+			return false // the servers elect a leader
 		}
 		have, err := strconv.ParseInt(string(rec.Data), 10, 64)
 		if err != nil {
@@ -111,14 +111,13 @@ func moveAmount(t *testing.T, l *log.Log, id string) bool {
 		case refused && (conflict.Subject == parts[0].Subject || conflict.Subject == parts[1].Subject):
 			return false
 		case !errors.Is(err, log.ErrUnknown) && !errors.Is(err, log.ErrUnavailable) || time.Now().After(giveUp):
-			t.Errorf("a move is answered: %v", err)
+			t.Errorf("a move: %v", err)
 			return false
 		}
 	}
 }
 
-// addUp reads the log, and wants every move to be there with both of its sides. It
-// returns how many there are.
+// addUp reads the log and fails unless every move has both sides. It returns the number of moves.
 func addUp(ctx context.Context, t *testing.T, l projector.Source) (moves int, err error) {
 	sides, have := make(map[string]int), make(map[events.Subject]int64)
 	for rec, err := range l.Read(ctx, events.Range{Kind: "purse"}) {
@@ -136,12 +135,12 @@ func addUp(ctx context.Context, t *testing.T, l projector.Source) (moves int, er
 		sum += amount
 	}
 	if sum != purses*100 {
-		t.Errorf("the sum is %d", sum)
+		t.Errorf("got the sum %d, want 0", sum)
 	}
 	delete(sides, "start")
 	for id, n := range sides {
 		if n != 2 {
-			t.Errorf("the move %s has %d sides", id, n)
+			t.Errorf("move %s: got %d sides, want 2", id, n)
 		}
 	}
 	return len(sides), nil

@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/daemon/runner"
 )
 
-// lookout is a daemon that says when it looked.
+// lookout is a daemon that reports when it looked.
 type lookout struct{ looks chan int }
 
 func (d *lookout) Name() string { return "lookout" }
@@ -27,12 +27,12 @@ func (d *lookout) Decide(ctx context.Context, _ daemon.Work, _ time.Time) (res d
 	case d.looks <- 1:
 	case <-ctx.Done():
 	}
-	res.Next = time.UnixMilli(math.MaxInt64) // as somebody's lease may say
+	res.Next = time.UnixMilli(math.MaxInt64) // as far away as a lease may last
 	return res, nil
 }
 
-// The daemons of an owner look from open to close, also when somebody else appends, and say
-// what they do; those of a process that is attached, or only looks, do not run.
+// The daemons of an owner run from open to close, also when another process appends, and report their results. Daemons
+// of an attached or read-only process do not run.
 func TestDaemonsOfTheOwner(t *testing.T) {
 	dir := t.TempDir()
 	d := &lookout{looks: make(chan int)}
@@ -58,7 +58,7 @@ func TestDaemonsOfTheOwner(t *testing.T) {
 		if list, err := runner.StatusOf(dir); err == nil && len(list) == 1 && list[0].PID == os.Getpid() && list[0].Daemon == "lookout" && list[0].Waits == "a record or the time" && list[0].Next.IsZero() {
 			break
 		} else if time.Since(begun) > 20*time.Second {
-			t.Fatalf("%+v, %v", list, err)
+			t.Fatalf("got %+v, %v", list, err)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -66,7 +66,7 @@ func TestDaemonsOfTheOwner(t *testing.T) {
 		t.Error(err)
 	}
 	if list, err := runner.StatusOf(dir); len(list) > 0 || err != nil {
-		t.Errorf("after it closed: %+v, %v", list, err)
+		t.Errorf("after close: got %+v, %v", list, err)
 	}
 	other.Still = true
 	still, err := embedded.Open(t.Context(), other)
@@ -74,15 +74,15 @@ func TestDaemonsOfTheOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := still.Close(); err != nil || called.Load() > 0 {
-		t.Errorf("%v; %d processes ran daemons that should not", err, called.Load())
+		t.Errorf("got %v; the daemons of other processes ran %d times", err, called.Load())
 	}
 }
 
-// What somebody else left in the folder, or a process of another version, is passed over.
+// Reports that another program or another version left in the folder are skipped.
 func TestDaemonsOfAnybody(t *testing.T) {
 	dir := t.TempDir()
 	if list, err := runner.StatusOf(dir); len(list) > 0 || err != nil {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("got %v, %v", list, err)
 	}
 	for name, text := range map[string]string{
 		"1.json": "{", "2.json": `{"version":2,"daemons":[{"daemon":"x"}]}`, "x.json": `{"version":1,"daemons":[{"daemon":"x"}]}`, "3.json": `{"version":1,"daemons":[{"daemon":"mine","made":3}]}`,
@@ -93,6 +93,6 @@ func TestDaemonsOfAnybody(t *testing.T) {
 		}
 	}
 	if list, err := runner.StatusOf(dir); len(list) != 1 || list[0].PID != 3 || list[0].Daemon != "mine" || list[0].Made != 3 || err != nil {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("got %+v, %v", list, err)
 	}
 }

@@ -21,8 +21,8 @@ import (
 )
 
 // Damage loses at most the rest of its block. A single flipped bit in a block that the owner checks at its start loses
-// nothing. Every reader gets a report of every missing offset, also after the next start, and no offset is assigned to another
-// event. (The server alone drops acknowledged events in silence and assigns their numbers to others.)
+// nothing. Every reader gets a report of every missing offset, also after the next start, and no offset is assigned to
+// another event. (The server alone drops acknowledged events silently and assigns their numbers to others.)
 func TestDamage(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
@@ -40,30 +40,29 @@ func TestDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(5, uint64(n)))
 			flipped, smeared := 0, 0
-			for i := 0; i < n || smeared == 0 && i < max(4*n, 16); i++ { // a smear may hit what the server has twice
+			for i := 0; i < n || smeared == 0 && i < max(4*n, 16); i++ { // a smear may hit bytes of which the server has a copy
 				flipped += image.damage(t, random, 1)
 				smeared += image.damage(t, random, 40)
 			}
 			t.Logf("%d flipped bits cost %d records, %d smears %d", n, flipped, n, smeared)
 			if flipped > 0 {
-				t.Error("a flipped bit in a small store cost a record: it is looked at when the store is opened")
+				t.Error("a flipped bit in a small store cost a record, although opening the store checks its block")
 			}
 			if smeared == 0 {
-				t.Error("nothing was ever lost: the test showed nothing")
+				t.Error("no record was lost: the test showed nothing")
 			}
 		})
 	}
 }
 
-// The end of a store that was closed properly may be damaged all the same. Its number is
-// not given to another event.
+// If the end of a properly closed store is damaged, the lost offset is not assigned to another event.
 func TestDamagedEnd(t *testing.T) {
 	testkit.NotUnderRace(t)
 	t.Parallel()
 	im := newImage(t, func(s *embedded.Server) { mustClose(t, s) })
 	blocks, err := filepath.Glob(filepath.Join(im.dir, "jetstream", "*", "streams", fmt.Sprint("TALLY_", len(segments(t, im.dir))), "msgs", "*.blk"))
 	if err != nil || len(blocks) != 1 {
-		t.Fatalf("blocks %v, %v", blocks, err)
+		t.Fatalf("got blocks %v, %v", blocks, err)
 	}
 	data, err := os.ReadFile(blocks[0])
 	if err != nil {
@@ -71,7 +70,7 @@ func TestDamagedEnd(t *testing.T) {
 	}
 	copy(data[len(data)-60:], "0123456789")
 	rewriteInPlace(t, blocks[0], data)
-	// The server wrote its index when it stopped; a clock may not tell it from the block.
+	// The server wrote its index when it stopped. By its time, the file may be as old as the block.
 	index := filepath.Join(filepath.Dir(blocks[0]), "index.db")
 	if err := os.Chtimes(index, time.Now(), time.Now()); err != nil {
 		t.Fatal(err)
@@ -82,22 +81,22 @@ func TestDamagedEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		if damaged := im.check(t, s, fmt.Sprint("round ", round)); len(damaged) != 1 || !damaged[events.Offset(len(im.ids))] {
-			t.Errorf("round %d: reported are %v", round, damaged)
+			t.Errorf("round %d: got lost records %v", round, damaged)
 		}
 		if ack := mustAppend(t, s.Log(), events.Session("", "new"), turn(fmt.Sprint("new-", round), "x")); int(ack.Last) <= len(im.ids) {
-			t.Errorf("%v was given away again", ack.Last)
+			t.Errorf("offset %v was assigned again", ack.Last)
 		}
 		mustClose(t, s)
 	}
 }
 
-// Damage to what frames a record, its length or its sequence, costs what it touches in a
-// store that was closed: the server would throw away all that is behind it in the block.
+// In a store that was closed, damage to the frame of a record (its length or its sequence) costs only the records that
+// it touches. The server alone would discard the rest of the block.
 func TestDamagedFrame(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
 	t.Parallel()
-	every := 5 // bytes: so many are smeared each time, so that each is hit
+	every := 5 // bytes: a smear is as long, so that every byte is hit
 	if testkit.Soak() {
 		every = 1
 	}
@@ -115,7 +114,7 @@ func TestDamagedFrame(t *testing.T) {
 				stream := []int{1, len(segments(t, dir))}[i%2]
 				blocks, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", fmt.Sprint("TALLY_", stream), "msgs", "*.blk"))
 				if err != nil || len(blocks) != 1 {
-					t.Fatalf("blocks %v, %v", blocks, err)
+					t.Fatalf("got blocks %v, %v", blocks, err)
 				}
 				number, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(blocks[0]), ".blk"))
 				if err != nil {
@@ -127,7 +126,7 @@ func TestDamagedFrame(t *testing.T) {
 				smear(t, random, blocks[0], at, 40)
 				lost := im.examine(t, dir, fmt.Sprintf("%s of TALLY_%d, byte %d of the record", filepath.Base(blocks[0]), stream, at-int64(hit.Begin)), true)
 				if name == "closed" && (lost < 1 || lost > 2) {
-					t.Errorf("5 bytes from %d of a record cost %d records", at-int64(hit.Begin), lost)
+					t.Errorf("5 bytes from byte %d of a record: got %d lost records", at-int64(hit.Begin), lost)
 				}
 			}
 		})
@@ -137,15 +136,15 @@ func TestDamagedFrame(t *testing.T) {
 // image is a copy of a store at one moment, with its records.
 type image struct {
 	dir      string
-	files    []string // that a bit may be flipped in
+	files    []string // files in which a bit may be flipped
 	sizes    []int64
 	total    int64
 	ids      []string // of the events, by offset - 1
 	subjects []events.Subject
 }
 
-// newImage fills a store of several segments, and takes what its directory holds
-// after end: as it is when the owner is killed, if end does not stop it.
+// newImage fills a store of several segments, calls end, and copies the directory. If end does not stop the owner, the
+// copy is as after a kill.
 func newImage(t *testing.T, end func(*embedded.Server)) *image {
 	t.Helper()
 	dir := t.TempDir()
@@ -209,7 +208,7 @@ func copyOnce(to, from string) error {
 	return err
 }
 
-// rewriteInPlace changes a file as a disk does that goes bad: its times say nothing.
+// rewriteInPlace changes a file as a failing disk does: its times stay.
 func rewriteInPlace(t testing.TB, path string, data []byte) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -236,7 +235,7 @@ func (im *image) damage(t *testing.T, random *rand.Rand, bits int) int {
 	return im.examine(t, dir, fmt.Sprintf("%s, byte %d of %d", im.files[i], at, im.sizes[i]), strings.HasSuffix(path, ".blk"))
 }
 
-// smear flips a bit at a place, and some of those behind it, so many in all.
+// smear flips the first bit at an offset and some of the bits after it, within a number of bits.
 func smear(t *testing.T, random *rand.Rand, path string, at int64, bits int) {
 	t.Helper()
 	data := mustReadFile(t, path)
@@ -258,16 +257,16 @@ func (im *image) examine(t *testing.T, dir, where string, isBlock bool) int {
 		}
 		damaged := im.check(t, s, fmt.Sprintf("%s, round %d", where, round))
 		if len(damaged) > 0 && !isBlock {
-			t.Errorf("%s: %d records are lost, and no block is damaged", where, len(damaged))
+			t.Errorf("%s: got %d lost records, but no block is damaged", where, len(damaged))
 		}
 		if round == 0 {
 			first = damaged
 		} else if !maps.Equal(first, damaged) {
-			t.Errorf("%s: %d records were reported as lost, and then %d", where, len(first), len(damaged))
+			t.Errorf("%s: got %d lost records, and then %d", where, len(first), len(damaged))
 		}
 		ack := mustAppend(t, s.Log(), events.Session("", "new"), turn(fmt.Sprint("new-", round), "x"))
 		if int(ack.Last) <= len(im.ids) {
-			t.Errorf("%s: %v was given away again", where, ack.Last)
+			t.Errorf("%s: offset %v was assigned again", where, ack.Last)
 		}
 		mustClose(t, s)
 	}
@@ -281,7 +280,7 @@ func (im *image) check(t *testing.T, s *embedded.Server, where string) map[event
 	for i, id := range im.ids {
 		at := events.Offset(i + 1)
 		if have[at] != id && !damaged[at] {
-			t.Errorf("%s: %v is %q, want %q, and nobody says why", where, at, have[at], id)
+			t.Errorf("%s: %v: got %q and no report, want %q", where, at, have[at], id)
 		}
 	}
 	for _, sub := range im.sessions() {
@@ -289,7 +288,7 @@ func (im *image) check(t *testing.T, s *embedded.Server, where string) map[event
 		for i, id := range im.ids {
 			at := events.Offset(i + 1)
 			if im.subjects[i] == sub && have[at] != id && !reported[at] {
-				t.Errorf("%s: a read of %s lacks %v, and does not say so (lost are %d)", where, sub.ID, at, len(damaged))
+				t.Errorf("%s: a read of %s lacks %v without a report (%d reported)", where, sub.ID, at, len(damaged))
 			}
 		}
 	}

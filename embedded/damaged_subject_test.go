@@ -12,13 +12,13 @@ import (
 	"github.com/tallylog/tally/internal/nats/natsfile"
 )
 
-// Flipped bits in the subject of a record take it out of its subject, for the server: the newest
-// record of the subject seems to be the one before. The first read names the damage.
+// If flipped bits damage the subject of a record, the server no longer counts the record to its subject, and takes an
+// older record for the newest. The first read reports the damage.
 func TestDamagedSubject(t *testing.T) {
 	subject, other := events.Session("", "pear"), events.Session("", "peal")
 	for name, damage := range map[string]struct {
-		by   string           // stands in the place of "pear"
-		loud []events.Subject // nobody knows any more whose the record was
+		by   string           // replaces "pear"
+		loud []events.Subject // the subjects whose reads report the loss
 	}{
 		"B-02 a name that is no subject":         {"\xb0%a\x00", []events.Subject{subject, other}},
 		"B-02 the name of nobody":                {"pdaq", []events.Subject{subject, other}},
@@ -55,7 +55,7 @@ func TestDamagedSubject(t *testing.T) {
 					}
 				}
 				if !slices.Equal(damaged, []events.Offset{lost}) {
-					t.Errorf("a read of %v reports %v as lost, want %v", sub, damaged, lost)
+					t.Errorf("a read of %v: got lost records %v, want %v", sub, damaged, lost)
 				}
 			}
 		})

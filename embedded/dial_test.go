@@ -19,7 +19,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// mustServe runs a NATS server as somebody else would.
+// mustServe runs a NATS server, as another operator would.
 func mustServe(t *testing.T, conf string) *server.Server {
 	t.Helper()
 	dir := t.TempDir()
@@ -48,7 +48,7 @@ func mustServe(t *testing.T, conf string) *server.Server {
 	return s
 }
 
-// home is a home directory without settings, but for those of the nats command.
+// home sets a home directory without settings, except those of the nats command.
 func home(t *testing.T, contexts map[string]string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -101,7 +101,7 @@ func TestForeignServerIsTakenAtItsWord(t *testing.T) {
 	for name, c := range map[string]struct {
 		conf, project string
 		want          log.Durability
-		why           string // it is not more
+		why           string // why the durability is not higher; empty: it is the highest
 	}{
 		"syncs on a timer": {conf: "}" + accounts, project: "system_context = \"sys\"\n", want: log.Buffered, why: "acknowledges before it syncs"},
 		"does not say":     {conf: ", sync_interval: always }" + accounts, want: log.Buffered, why: "does not tell this user"},
@@ -118,7 +118,7 @@ func TestForeignServerIsTakenAtItsWord(t *testing.T) {
 			st := mustOpen(t, embedded.Options{ConfigDir: dir})
 			ack := mustAppend(t, st.Log, events.Session("", "s"), turn("a", "x"))
 			if ack.Durability != c.want || st.Log.Durability() != c.want {
-				t.Errorf("acknowledged as %v by a log that is %v, want %v", ack.Durability, st.Log.Durability(), c.want)
+				t.Errorf("got acknowledgement %v and log %v, want %v", ack.Durability, st.Log.Durability(), c.want)
 			}
 			other, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir, MinDurability: "durable"})
 			if c.want == log.Durable {
@@ -130,13 +130,13 @@ func TestForeignServerIsTakenAtItsWord(t *testing.T) {
 			}
 			less, ok := errors.AsType[*log.DurabilityError](err)
 			if !ok || less.Want != log.Durable || less.Have != c.want || !strings.Contains(less.Why, c.why) {
-				t.Errorf("%v, want it to say that the server %s", err, c.why)
+				t.Errorf("got %v, want an error that says that the server %s", err, c.why)
 			}
 		})
 	}
 }
 
-// The memory and the local backend are held to the same word.
+// The memory and the local backend also refuse a durability that they do not have.
 func TestMinDurability(t *testing.T) {
 	home(t, nil)
 	for backend, most := range map[string]log.Durability{"memory": log.Buffered, "local": log.Durable} {
@@ -156,8 +156,8 @@ func TestMinDurability(t *testing.T) {
 	}
 }
 
-// A stream that could lose records is refused, with the field; credentials that are
-// wrong are an unreachable store, without the password in the text.
+// Opening refuses a stream that could lose records, and names the field. Wrong credentials make the store unreachable,
+// and the error does not contain the password.
 func TestForeignServerIsRefused(t *testing.T) {
 	home(t, nil)
 	s := mustServe(t, "}\nauthorization { user: u, password: secret }\n")
@@ -176,10 +176,10 @@ func TestForeignServerIsRefused(t *testing.T) {
 	url := strings.Replace(s.ClientURL(), "nats://", "nats://u:secret@", 1)
 	_, err = embedded.Open(t.Context(), embedded.Options{URL: url})
 	if wrong, ok := errors.AsType[*log.ConfigError](err); !ok || wrong.Stream != "TALLY_1" || wrong.Field != "max_age" {
-		t.Errorf("%v, want a refusal of max_age", err)
+		t.Errorf("got %v, want a refusal of max_age", err)
 	}
 	_, err = embedded.Open(t.Context(), embedded.Options{URL: strings.Replace(url, "secret", "guess", 1)})
 	if !errors.Is(err, log.ErrUnavailable) || strings.Contains(err.Error(), "guess") {
-		t.Errorf("wrong credentials: %v", err)
+		t.Errorf("wrong credentials: got %v", err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// BenchmarkNewestDocument reads the newest content of a document of 10,000 revisions of
-// 4 KiB, and beside it, in the same run, that of a document of one.
+// BenchmarkNewestDocument reads the newest content of a document of 10,000 revisions of 4 KiB and, in the same run, of
+// a document with one revision.
 func BenchmarkNewestDocument(b *testing.B) {
 	s, err := embedded.Start(b.Context(), embedded.ServerOptions{Dir: b.TempDir()})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/internal/tree/keeper"
 )
 
-// Scrub looks through all blocks of a store that is in use.
+// Scrub checks all blocks of a store that is in use.
 func Scrub(ctx context.Context, t *testing.T, s *Server) {
 	t.Helper()
 	x := s.examination()
@@ -22,10 +22,10 @@ func Scrub(ctx context.Context, t *testing.T, s *Server) {
 	s.scrub(ctx, x.later)
 }
 
-// MaxConsumers is how many consumers a user may have.
+// MaxConsumers is the number of consumers that a user may have.
 const MaxConsumers = maxConsumers
 
-// SetServerVersion plays a server of another version until a test is over.
+// SetServerVersion pretends another version of the server until the test ends.
 func SetServerVersion(t *testing.T, version string) {
 	before := serverVersion
 	serverVersion = version
@@ -35,25 +35,24 @@ func SetServerVersion(t *testing.T, version string) {
 // SyncsAlways reports whether a store's server syncs each message before it acknowledges.
 func SyncsAlways(s *Server) bool { return s.nats.JetStreamConfig().SyncAlways }
 
-// NATS is the server that a store runs.
+// NATS returns the server that a store runs.
 func NATS(s *Server) *server.Server { return s.nats }
 
-// SetForgetAnswers sets for how long servers remember what they were asked, until a test
-// is over.
+// SetForgetAnswers sets how long servers remember requests, until the test ends.
 func SetForgetAnswers(t *testing.T, after time.Duration) {
 	before := forgetAnswers
 	forgetAnswers = after
 	t.Cleanup(func() { forgetAnswers = before })
 }
 
-// ShowNothing has no append wait for trees until a test is over.
+// ShowNothing makes appends not wait for trees until the test ends.
 func ShowNothing(t *testing.T) {
 	before := keeper.WaitForTrees
 	keeper.WaitForTrees = func(*keeper.Trees, context.Context, events.Offset, ...events.Subject) error { return nil }
 	t.Cleanup(func() { keeper.WaitForTrees = before })
 }
 
-// SetTreeBeat sets how often keepers of trees say that they are at work, until a test is over.
+// SetTreeBeat sets how often keepers of trees report that they are at work, until the test ends.
 func SetTreeBeat(t *testing.T, every time.Duration) {
 	before := keeper.BeatPause
 	keeper.BeatPause = every

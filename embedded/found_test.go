@@ -14,8 +14,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// What a read finds to be lost is written down, with its subject, at the latest when the
-// store is closed: the next process knows it before it reads, whatever its server says.
+// A record that a read finds to be lost is written down with its subject, at the latest when the store is closed. The
+// next process knows it before it reads, whatever its server answers.
 func TestWhatAReadFindsIsWrittenDown(t *testing.T) {
 	t.Parallel()
 	im := newImage(t, func(s *embedded.Server) { mustClose(t, s) })
@@ -25,19 +25,19 @@ func TestWhatAReadFindsIsWrittenDown(t *testing.T) {
 			copyStore(t, dir, im.dir)
 			path, data, records := firstBlock(t, dir)
 			hit := records[len(records)/2]
-			data[hit.End-60] ^= 6 // two bits of its data: not to be mended
+			data[hit.End-60] ^= 6 // two bits of its data: beyond repair
 			rewriteInPlace(t, path, data)
-			// Nobody looks at the block before the server opens it, nor anything at it then but
-			// whether it misleads the server.
+			// No check examines the block before the server opens it. At the opening the check is only whether the
+			// block misleads the server.
 			o := smallSegments(dir)
 			o.VetBytes = 1
 			s := mustStart(t, o)
 			if n := len(s.Lost()); n != 0 {
-				t.Fatalf("%d records were known to be lost: the test shows nothing", n)
+				t.Fatalf("%d records were known to be lost before the read: the test shows nothing", n)
 			}
 			damaged := im.check(t, s, name)
 			if len(damaged) != 1 || !damaged[events.Offset(hit.Seq)] {
-				t.Fatalf("found are %v, want %d", damaged, hit.Seq)
+				t.Fatalf("got lost records %v, want %d", damaged, hit.Seq)
 			}
 			want := log.Hole{Offset: events.Offset(hit.Seq), Subject: hit.Subject}
 			if closed {
@@ -53,7 +53,7 @@ func TestWhatAReadFindsIsWrittenDown(t *testing.T) {
 			}
 			again := mustStart(t, o)
 			if !slices.Contains(again.Lost(), want) || again.Log().Lost() != 1 {
-				t.Errorf("lost are %v, want %v", again.Lost(), want)
+				t.Errorf("got lost records %v, want %v", again.Lost(), want)
 			}
 			for _, err := range again.Log().Read(t.Context(), events.Range{Subject: im.subjects[hit.Seq]}) {
 				if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// mustMountSmall mounts a new file system of so many megabytes.
+// mustMountSmall mounts a new file system of some megabytes.
 func mustMountSmall(t *testing.T, megabytes int) string {
 	t.Helper()
 	testkit.Needs(t, os.Getuid() == 0, "root, to mount a file system")
@@ -40,9 +40,8 @@ func mustMountSmall(t *testing.T, megabytes int) string {
 	return dir
 }
 
-// On a disk that fills up, appends are refused at once with an error that says how
-// much is free, reads go on, nothing acknowledged is lost, and appends work again
-// as soon as there is room, without a restart.
+// On a disk that fills up, an append is refused at once with an error that says how much space is free. Reads
+// continue, no acknowledged event is lost, and appends work again without a restart as soon as there is space.
 func TestFullDisk(t *testing.T) {
 	disk := mustMountSmall(t, 160)
 	ballast := filepath.Join(disk, "ballast")
@@ -67,17 +66,17 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	if !errors.Is(full, log.ErrFull) || full.Free >= full.Reserve || full.Free <= 0 {
-		t.Errorf("refused with %+v", full)
+		t.Errorf("got %+v", full)
 	}
 	began := time.Now()
 	if _, err := l.Append(t.Context(), sub, log.Any, turn("", "small")); !errors.Is(err, log.ErrFull) {
-		t.Errorf("a small append on a full disk: %v", err)
+		t.Errorf("a small append on a full disk: got %v, want ErrFull", err)
 	}
 	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it was refused after %v", took)
+		t.Errorf("the refusal took %v", took)
 	}
 	if n := count(t, l); n != acked {
-		t.Errorf("%d events are there, %d were acknowledged", n, acked)
+		t.Errorf("got %d events, want %d", n, acked)
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
@@ -90,23 +89,22 @@ func TestFullDisk(t *testing.T) {
 			break
 		}
 		if !errors.Is(err, log.ErrFull) || time.Now().After(deadline) {
-			t.Fatalf("with room again: %v", err)
+			t.Fatalf("an append with free space again: %v", err)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	mustClose(t, s)
 	s = mustStart(t, embedded.ServerOptions{Dir: filepath.Join(disk, "store")})
 	if n := count(t, s.Log()); n != acked {
-		t.Errorf("%d events are there after a restart, %d were acknowledged", n, acked)
+		t.Errorf("after a restart: got %d events, want %d", n, acked)
 	}
 	mustClose(t, s)
 }
 
-// A disk that is full all the same, because something else filled it within the
-// reserve, leaves the server's stream answering nothing. Appends are refused soon, reads
-// go on, and everything mends itself when there is room again.
+// If another program fills the disk, reserve included, the server's stream stops answering. Appends are refused within
+// seconds, reads continue, and the store recovers when there is space again.
 func TestDiskIsFullBehindOurBack(t *testing.T) {
-	testkit.NotUnderRace(t) // appends on a full disk, and readers, meet there in TestFullDisk
+	testkit.NotUnderRace(t) // TestFullDisk runs the same code there
 	disk := mustMountSmall(t, 96)
 	dir := filepath.Join(disk, "store")
 	s := mustStart(t, embedded.ServerOptions{Dir: dir, Reserve: 1})
@@ -129,14 +127,14 @@ func TestDiskIsFullBehindOurBack(t *testing.T) {
 		began := time.Now()
 		_, err := l.Append(t.Context(), sub, log.Any, turn("", strings.Repeat("x", 256<<10)))
 		if !errors.Is(err, log.ErrFull) && !errors.Is(err, log.ErrUnavailable) && !errors.Is(err, log.ErrUnknown) {
-			t.Errorf("an append on a full disk: %v", err)
+			t.Errorf("an append on a full disk: got %v", err)
 		}
 		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("it was refused after %v", took)
+			t.Errorf("the refusal took %v", took)
 		}
 	}
 	if n := count(t, l); n < acked {
-		t.Errorf("%d events are there, %d were acknowledged", n, acked)
+		t.Errorf("got %d events, want %d", n, acked)
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
@@ -150,11 +148,11 @@ func TestDiskIsFullBehindOurBack(t *testing.T) {
 	ids := mustRead(t, s.Log(), events.Range{})
 	for i := range acked {
 		if ids[i] != fmt.Sprint("first-", i) {
-			t.Fatalf("event %d is %s", i, ids[i])
+			t.Fatalf("event %d: got %s", i, ids[i])
 		}
 	}
 	if ids[len(ids)-1] != "again" {
-		t.Errorf("the last event is %s", ids[len(ids)-1])
+		t.Errorf("got the last event %s", ids[len(ids)-1])
 	}
 	mustClose(t, s)
 }

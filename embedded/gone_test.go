@@ -47,7 +47,7 @@ func (l *lines) String() string {
 	return l.all.String()
 }
 
-// opened measures the memory of a store that was opened, used and closed.
+// opened has weak pointers to the parts of a store that was opened, used and closed.
 type opened struct {
 	store  weak.Pointer[embedded.Server]
 	server weak.Pointer[server.Server]
@@ -69,15 +69,14 @@ func openedOnce(t *testing.T) opened {
 	return o
 }
 
-// The server of a store that was closed is given back to the system as soon as it has
-// forgotten what it was asked.
+// The server of a closed store is collected as soon as it forgets its requests.
 func TestClosedServerIsCollected(t *testing.T) {
 	embedded.SetForgetAnswers(t, 500*time.Millisecond)
 	o := openedOnce(t)
 	mustCollect(t, "the server of a closed store", func() bool { return o.server.Value() == nil })
 }
 
-// While it still remembers, nothing of tally's hangs on it, nor of the program's.
+// While the server still remembers requests, it refers neither to tally's store nor to the program's logger.
 func TestClosedStoreIsCollectedAtOnce(t *testing.T) {
 	embedded.SetForgetAnswers(t, time.Hour)
 	o := openedOnce(t)
@@ -96,9 +95,9 @@ func mustCollect(t *testing.T, what string, gone func() bool) {
 	})
 }
 
-// dropStoppedTimers makes the runtime let go of timers that were stopped. It does so when
-// they are a quarter of those on a processor (timers.check in runtime/time.go, Go 1.26): a
-// stopped server that had few of them can stay in memory until their time would have come.
+// dropStoppedTimers makes the runtime release stopped timers. It releases them when they are a quarter of a
+// processor's timers (timers.check in runtime/time.go, Go 1.26). A stopped server with few timers could stay in memory
+// until they would have fired.
 func dropStoppedTimers() {
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -115,7 +114,7 @@ func dropStoppedTimers() {
 	wg.Wait()
 }
 
-// What the server is told to do is not warned of, and no secret is in the log.
+// The server does not warn about its settings, and its log contains no secret.
 func TestDebugLogHasNoSecrets(t *testing.T) {
 	dir, said := t.TempDir(), new(lines)
 	listen := &embedded.Listen{Address: "127.0.0.1:0", Users: []embedded.Account{{Name: "ann", Password: "plain-secret"}}}
@@ -125,11 +124,11 @@ func TestDebugLogHasNoSecrets(t *testing.T) {
 	mustClose(t, s)
 	text := said.String()
 	if !strings.Contains(text, "Server is ready") {
-		t.Errorf("the server's log is not in it:\n%s", text)
+		t.Errorf("the log lacks the server's lines:\n%s", text)
 	}
 	for _, word := range []string{"Plaintext", "plain-secret", token, "the content"} {
 		if strings.Contains(text, word) {
-			t.Errorf("%q is in the log:\n%s", word, text)
+			t.Errorf("the log contains %q:\n%s", word, text)
 		}
 	}
 }

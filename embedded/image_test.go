@@ -22,7 +22,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// writeImage makes a store of an image.
+// writeImage writes an image to a new directory.
 func writeImage(t *testing.T, im storedir.Image) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "copy")
@@ -40,7 +40,7 @@ func writeImage(t *testing.T, im storedir.Image) (dir string) {
 			}
 		}
 		if int64(len(text)) != f.Size {
-			t.Fatalf("%s has %d bytes, not %d", f.Name, len(text), f.Size)
+			t.Fatalf("%s: got %d bytes, want %d", f.Name, len(text), f.Size)
 		}
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, text, 0o600)); err != nil {
 			t.Fatal(err)
@@ -58,27 +58,25 @@ func mustImage(t *testing.T, dir string, upto func() (events.Offset, error)) sto
 	return im
 }
 
-// mustBeLog opens an image, which must have exactly these events, and takes the next one
-// behind them.
+// mustBeLog opens an image. The image must have exactly these events, and accept the next event after them.
 func mustBeLog(t *testing.T, im storedir.Image, want []string) {
 	t.Helper()
 	o := smallSegments(writeImage(t, im))
 	o.Private = true
 	s := mustStart(t, o)
 	if got := mustRead(t, s.Log(), events.Range{}); !slices.Equal(got, want) {
-		t.Fatalf("up to %v: %d records, want %d", im.Durable, len(got), len(want))
+		t.Fatalf("up to %v: got %d records, want %d", im.Durable, len(got), len(want))
 	}
 	if n := len(s.Lost()); n > 0 || s.Log().Lost() > 0 {
-		t.Errorf("up to %v: %d records are said to be lost", im.Durable, n)
+		t.Errorf("up to %v: got %d lost records", im.Durable, n)
 	}
 	if ack := mustAppend(t, s.Log(), events.Session("", "next"), turn("next", "x")); int(ack.Last) != len(want)+1 {
-		t.Errorf("up to %v: the next has offset %v", im.Durable, ack.Last)
+		t.Errorf("up to %v: got offset %v for the next event", im.Durable, ack.Last)
 	}
 	mustClose(t, s)
 }
 
-// producers append to a log, each to a session of its own, now and then three events at
-// once, until they are stopped.
+// producers append to a log, each to a session of its own, sometimes three events at once, until they are stopped.
 type producers struct {
 	mu    sync.Mutex // guards acked
 	acked []string
@@ -119,9 +117,9 @@ func (p *producers) soFar() []string {
 	return slices.Clone(p.acked)
 }
 
-// An image of a store to which many append, and which begins segments all the time, is a
-// log that ends with its last record: everything that was acknowledged before is in it, no
-// append by half, and nothing is reported as lost. A later copy equals the listing.
+// While many producers append and the store begins segments, an image is a log that ends with its last record. It
+// contains every event that was acknowledged before, no partial append, and reports no loss. A later copy equals the
+// listing.
 func TestImageOfAStoreInUse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -130,7 +128,7 @@ func TestImageOfAStoreInUse(t *testing.T) {
 	defer p.done.Wait()
 	defer p.stop()
 	var images []storedir.Image
-	var before [][]string // events acknowledged before each
+	var before [][]string // events acknowledged before each image
 	for i := range 8 {
 		for len(p.soFar()) < 100*i+1+rand.IntN(100) {
 			time.Sleep(time.Millisecond)
@@ -145,12 +143,12 @@ func TestImageOfAStoreInUse(t *testing.T) {
 	p.done.Wait()
 	all := mustRead(t, s.Log(), events.Range{})
 	if n := len(segments(t, dir)); n < 3 {
-		t.Errorf("%d segments: the test shows little", n)
+		t.Errorf("got %d segments: the test shows little", n)
 	}
 	for i, im := range images {
 		want := all[:im.Durable]
 		if last := want[len(want)-1]; isFirstOfSeveral(last) || strings.HasSuffix(last, "+1") {
-			t.Errorf("it ends with %s, in the middle of an append", last)
+			t.Errorf("the image ends with %s, in the middle of an append", last)
 		}
 		there := make(map[string]bool)
 		for _, id := range want {
@@ -158,7 +156,7 @@ func TestImageOfAStoreInUse(t *testing.T) {
 		}
 		for _, id := range before[i] {
 			if !there[id] {
-				t.Errorf("%s was acknowledged before, and is not in the image", id)
+				t.Errorf("the image lacks %s, which was acknowledged before", id)
 			}
 		}
 		mustBeLog(t, im, want)
@@ -172,10 +170,10 @@ func isFirstOfSeveral(id string) bool {
 	return n == 2 && k%5 == 4 && !strings.Contains(id, "+")
 }
 
-// Whatever offset an image ends with, it has what is up to there: around the ends of
-// segments, which the store has begun and filled since.
+// An image contains all records up to its end, wherever that is: here around the ends of segments that the store has
+// begun and filled since.
 func TestImageEndsAnywhere(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside it
+	testkit.NotUnderRace(t) // no concurrency
 	t.Parallel()
 	dir := t.TempDir()
 	s := mustStart(t, smallSegments(dir))
@@ -192,17 +190,17 @@ func TestImageEndsAnywhere(t *testing.T) {
 		}
 	}
 	if len(cuts) < 10 {
-		t.Fatalf("cuts %v: the test shows little", cuts)
+		t.Fatalf("got cuts %v: the test shows little", cuts)
 	}
 	for _, at := range cuts {
 		mustBeLog(t, mustImage(t, dir, func() (events.Offset, error) { return events.Offset(at), nil }), ids[:at])
 	}
 }
 
-// What is known to be lost is known of an image, and no other event gets its offset, also
-// where it was the last one; what was damaged and nobody met is found in an image.
+// An image knows the lost records that the store knows, and assigns their offsets to no other event, also at the end
+// of the log. Damage that the store has not met is found in the image.
 func TestImageOfADamagedStore(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside it
+	testkit.NotUnderRace(t) // no concurrency
 	t.Parallel()
 	for name, last := range map[string]bool{"in the middle": false, "at the end": true} {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +211,7 @@ func TestImageOfADamagedStore(t *testing.T) {
 			}
 			blocks, err := filepath.Glob(filepath.Join(whole.dir, "jetstream", "*", "streams", fmt.Sprint("TALLY_", number), "msgs", "*.blk"))
 			if err != nil || len(blocks) != 1 {
-				t.Fatalf("blocks %v, %v", blocks, err)
+				t.Fatalf("got blocks %v, %v", blocks, err)
 			}
 			data := mustReadFile(t, blocks[0])
 			lost := len(whole.ids)
@@ -234,13 +232,13 @@ func TestImageOfADamagedStore(t *testing.T) {
 			for what, im := range map[string]storedir.Image{"met": met, "not met": unmet} {
 				s := mustStart(t, smallSegments(writeImage(t, im)))
 				if damaged := whole.check(t, s, what); len(damaged) != 1 || !damaged[events.Offset(lost)] {
-					t.Errorf("%s: reported are %v, want %d", what, damaged, lost)
+					t.Errorf("%s: got lost records %v, want %d", what, damaged, lost)
 				}
 				if what == "met" && im.Lost != 1 {
-					t.Errorf("%d are known to be lost", im.Lost)
+					t.Errorf("got %d known lost records, want 1", im.Lost)
 				}
 				if ack := mustAppend(t, s.Log(), events.Session("", "new"), turn("new", "x")); int(ack.Last) <= len(whole.ids) {
-					t.Errorf("%s: %v was given away again", what, ack.Last)
+					t.Errorf("%s: offset %v was assigned again", what, ack.Last)
 				}
 				mustClose(t, s)
 			}
@@ -248,8 +246,8 @@ func TestImageOfADamagedStore(t *testing.T) {
 	}
 }
 
-// A description that the server is replacing, or that is damaged, is that which a start
-// would put back; without one there is no image.
+// If the description of a stream is damaged, or the server is replacing it, the image has the copy that a start would
+// restore. Without a copy there is no image.
 func TestImageOfADamagedDescription(t *testing.T) {
 	dir := t.TempDir()
 	s := mustStart(t, smallSegments(dir))
@@ -265,12 +263,11 @@ func TestImageOfADamagedDescription(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := storedir.ImageOf(dir, end); err == nil || !strings.Contains(err.Error(), "meta.inf") {
-		t.Errorf("without a copy: %v", err)
+		t.Errorf("without a copy: got %v", err)
 	}
 }
 
-// A store that an unknown server wrote to has no image: nobody knows what of its files is
-// durable.
+// A store that an unknown server wrote has no image: this program cannot tell which bytes are durable.
 func TestImageOfAnUnknownLayout(t *testing.T) {
 	dir := t.TempDir()
 	mustClose(t, mustStart(t, embedded.ServerOptions{Dir: dir}))
@@ -278,6 +275,6 @@ func TestImageOfAnUnknownLayout(t *testing.T) {
 	mustClose(t, mustStart(t, embedded.ServerOptions{Dir: dir}))
 	_, err := storedir.ImageOf(dir, func() (events.Offset, error) { return 0, nil })
 	if unknown, ok := errors.AsType[*storedir.UnknownServerError](err); !ok || unknown.Version != "2.99.1" || !errors.Is(err, log.ErrUnavailable) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v", err)
 	}
 }

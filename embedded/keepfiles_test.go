@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/internal/tree/keeper"
 )
 
-// A program names the folder itself.
+// A program can name the folder of a tree itself.
 func TestKeepFiles(t *testing.T) {
 	n := newNoted(t, "")
 	if err := os.Remove(filepath.Join(n.project, config.FileName)); err != nil {
@@ -22,7 +22,7 @@ func TestKeepFiles(t *testing.T) {
 	if err := os.MkdirAll(n.folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"} { // of none that it knows, a tree asks about so many
+	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"} { // a tree asks about so many files without a known session
 		if err := os.WriteFile(filepath.Join(n.folder, id), []byte("was there "+id), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -32,10 +32,10 @@ func TestKeepFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if doc, err := st.Documents().Read(ctx, "note", "l"); err != nil || string(doc.Data) != "was there l" {
-			t.Errorf("%v, %v", doc, err)
+			t.Errorf("got %v, %v", doc, err)
 		}
 	}
-	reader := n.open(embedded.Options{}) // keeps none, and waits for it
+	reader := n.open(embedded.Options{}) // keeps no trees, and waits for them
 	for name, st := range map[string]*tally.Store{"owner": owner, "attached": attached, "reader": reader} {
 		if err := n.put(st, "a", name); err != nil {
 			t.Error(err)
@@ -49,7 +49,7 @@ func TestKeepFiles(t *testing.T) {
 		t.Error(err)
 	}
 	if doc, err := reader.Documents().Read(ctx, "note", "b"); err != nil || string(doc.Data) != "by hand" {
-		t.Errorf("%v, %v", doc, err)
+		t.Errorf("got %v, %v", doc, err)
 	}
 	for what, dir := range map[string]string{"in the store": filepath.Join(n.dir, "x"), "around the store": filepath.Dir(n.dir), "in the tree": filepath.Join(n.folder, "x")} {
 		err := owner.KeepFiles(ctx, "notes", dir)
@@ -60,12 +60,12 @@ func TestKeepFiles(t *testing.T) {
 	other := n.open(embedded.Options{Trees: notesOf, Store: filepath.Join(filepath.Dir(n.dir), "other")})
 	err := other.KeepFiles(ctx, "notes", n.folder)
 	if _, held := errors.AsType[*keeper.HeldError](err); !held {
-		t.Errorf("the folder of another store: %v", err)
+		t.Errorf("the folder of another store: got %v", err)
 	}
 	if err := n.put(other, "a", "x"); err != nil {
-		t.Errorf("what is not kept is not waited for: %v", err)
+		t.Errorf("an append without a keeper: %v", err)
 	}
 	if err := reader.KeepFiles(ctx, "notes", n.folder); !errors.Is(err, tally.ErrNoTrees) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v", err)
 	}
 }

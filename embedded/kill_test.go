@@ -24,8 +24,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// What the test binary, run again by a test, is to do: own a directory, with segments
-// of so many bytes, and append for ever, or so many bytes.
+// These variables tell the test binary, when a test runs it again, to own a directory with segments of some bytes, and
+// to append for ever, or a number of bytes.
 const (
 	childDir     = "TALLY_TEST_CHILD_DIR"
 	childSegment = "TALLY_TEST_CHILD_SEGMENT"
@@ -57,7 +57,7 @@ func child(dir string) {
 	appendForever(srv)
 }
 
-// must ends a child.
+// must ends the child if there is an error.
 func must(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -65,7 +65,7 @@ func must(err error) {
 	}
 }
 
-// appendMuch appends so many bytes as fast as it can, says so, and waits.
+// appendMuch appends a number of bytes as fast as it can, prints a line, and waits.
 func appendMuch(srv *embedded.Server, bytes int64) {
 	text := strings.Repeat("x", 4000)
 	for i := int64(0); i < bytes; {
@@ -102,11 +102,11 @@ func appendForever(srv *embedded.Server) {
 	}
 }
 
-// The owner is killed in the middle of appends, again and again, also while it begins
-// segments all the time.
+// The owner is killed in the middle of appends, again and again, also while it begins segments. Every acknowledged
+// event is stored.
 func TestKilledOwner(t *testing.T) {
 	testkit.Long(t)
-	testkit.NotUnderRace(t) // who is killed reports nothing
+	testkit.NotUnderRace(t) // a killed process reports no race
 	t.Parallel()
 	for name, o := range map[string]embedded.ServerOptions{
 		"one segment":   {},
@@ -131,14 +131,14 @@ func checkKilled(t *testing.T, o embedded.ServerOptions, acked []string) {
 	batch := ""
 	for i, id := range mustRead(t, srv.Log(), events.Range{Subject: events.Session("", "s")}) {
 		if _, twice := seen[id]; twice {
-			t.Fatalf("%s is there twice", id)
+			t.Fatalf("%s is stored twice", id)
 		}
 		seen[id] = i
 		if next < len(acked) && acked[next] == id {
 			next++
 		}
 		if batch != "" && id != batch {
-			t.Fatalf("%s follows a half append, want %s", id, batch)
+			t.Fatalf("got %s after a partial append, want %s", id, batch)
 		}
 		batch = ""
 		if round, n, ok := strings.Cut(id, ":"); ok {
@@ -148,14 +148,14 @@ func checkKilled(t *testing.T, o embedded.ServerOptions, acked []string) {
 		}
 	}
 	if next != len(acked) || batch != "" {
-		t.Fatalf("of %d acknowledged events %d are there in order, the next is %v; open: %q", len(acked), next, acked[next:min(next+1, len(acked))], batch)
+		t.Fatalf("%d acknowledged events: got %d in order, the next one missing is %v; open: %q", len(acked), next, acked[next:min(next+1, len(acked))], batch)
 	}
 	if extra := len(seen) - len(acked); extra > 2*4 {
-		t.Fatalf("%d events are there that nobody was told of, at most two a kill can be", extra)
+		t.Fatalf("got %d unacknowledged events, want at most two for each kill", extra)
 	}
 }
 
-// runAndKill kills a process of its own that appends when it has printed n lines.
+// runAndKill starts a process that appends, and kills it after n lines of output.
 func runAndKill(t *testing.T, o embedded.ServerOptions, n int) (acked []string) {
 	t.Helper()
 	return runChild(t, o, 0, n)
@@ -182,25 +182,24 @@ func runChild(t *testing.T, o embedded.ServerOptions, fill int64, n int) (acked 
 	}
 	cmd.Wait()
 	if len(acked) < n {
-		t.Fatalf("the owner ended by itself after %d appends", len(acked))
+		t.Fatalf("the owner exited after %d appends", len(acked))
 	}
 	return acked
 }
 
-// However much was written: after a crash the server reads no more than a few
-// segments again. The others have its index.
+// After a crash the server reads only a few segments again, however large the log is. It has an index of the others.
 func TestStartAfterAKillIsBounded(t *testing.T) {
 	testkit.OnlyFull(t, "TestKilledOwner opens a store after a kill")
 	testkit.NotUnderRace(t)
 	sizes, segment := []int64{10 << 20, 40 << 20}, uint64(4<<20)
 	if testkit.Soak() {
-		sizes, segment = []int64{1 << 30, 10 << 30}, 256<<20 // as in the product
+		sizes, segment = []int64{1 << 30, 10 << 30}, 256<<20 // as in production
 	}
 	var took []time.Duration // medians
 	for _, size := range sizes {
 		o := embedded.ServerOptions{Dir: t.TempDir(), SegmentBytes: segment}
 		var opened []time.Duration
-		// How full the last segment is when the owner is killed is chance: so several times.
+		// The last segment is full to a random degree when the owner is killed, so the test repeats the measurement.
 		for _, more := range []int64{size, int64(segment) / 3, int64(segment) / 3} {
 			head, err := strconv.ParseUint(runChild(t, o, more, 1)[0], 10, 64)
 			if err != nil {
@@ -213,11 +212,11 @@ func TestStartAfterAKillIsBounded(t *testing.T) {
 		t.Logf("%d MiB: opened in %v", size>>20, opened)
 		os.RemoveAll(o.Dir)
 	}
-	t.Logf("%.2f times as long for %d times as much", took[1].Seconds()/took[0].Seconds(), sizes[1]/sizes[0])
+	t.Logf("%.2f times as long for %d times as many bytes", took[1].Seconds()/took[0].Seconds(), sizes[1]/sizes[0])
 }
 
-// openAfterKill opens a store whose owner was killed, checks that every record is there, and returns the time that the
-// opening took.
+// openAfterKill opens a store whose owner was killed, checks that every record is stored, and returns the time that
+// the opening took.
 func openAfterKill(t *testing.T, o embedded.ServerOptions, head events.Offset) time.Duration {
 	t.Helper()
 	all, without := segments(t, o.Dir), 0
@@ -227,13 +226,13 @@ func openAfterKill(t *testing.T, o embedded.ServerOptions, head events.Offset) t
 		}
 	}
 	if without > 3 {
-		t.Errorf("the server has no index of %d of %d segments", without, len(all))
+		t.Errorf("got %d of %d segments without the server's index", without, len(all))
 	}
 	began := time.Now()
 	s := mustStart(t, o)
 	took := time.Since(began)
 	if have, err := s.Log().Head(t.Context()); err != nil || have < head {
-		t.Errorf("head %v, %v, acknowledged were %v", have, err, head)
+		t.Errorf("got head %v, %v, want %v", have, err, head)
 	}
 	mustClose(t, s)
 	return took

@@ -18,20 +18,18 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// misread has this program take the server's files for other than they are, until the
-// test is over.
+// misread makes this program misunderstand the server's files until the test ends.
 func misread(t *testing.T, key, block string) {
 	before := natsfile.Layout
 	natsfile.Layout.Key, natsfile.Layout.Block = key, block
 	t.Cleanup(func() { natsfile.Layout = before })
 }
 
-// A server that keeps its files otherwise than this program knows loses nothing by it:
-// what looks damaged is not touched, every record stays readable, and nothing is
-// acknowledged without a sync. So it is, whether or not the version is said to be known.
+// A server with another layout of its files loses no data: the program changes no block that looks damaged, every
+// record stays readable, and each acknowledgement waits for a sync. This holds whether or not the version is known.
 func TestForeignLayoutIsNotDamage(t *testing.T) {
 	testkit.OnlyFull(t, "the layouts of blocks are those of the fixtures of natsfile")
-	testkit.NotUnderRace(t) // nothing runs beside it
+	testkit.NotUnderRace(t) // no concurrency
 	const n = 3000
 	dir := t.TempDir()
 	s := mustStart(t, embedded.ServerOptions{Dir: dir, SegmentBytes: 200_000})
@@ -66,11 +64,11 @@ func TestForeignLayoutIsNotDamage(t *testing.T) {
 				embedded.SetServerVersion(t, c.version)
 				for round := range 2 {
 					var said bytes.Buffer
-					// (No segment is begun: the first sync of each is of the whole file system.)
+					// (No segment begins here: the first sync of a segment covers the whole file system.)
 					s := mustStart(t, embedded.ServerOptions{Dir: dir, SegmentBytes: 1 << 30, Logger: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 					_, unsure := s.Log().Append(t.Context(), sub(0), log.Any, turn(fmt.Sprint("turn-", n+round), "x"))
 					if unsure == nil && !embedded.SyncsAlways(s) {
-						t.Error("acknowledged, and no sync covered it")
+						t.Error("got an acknowledgement without a sync")
 					}
 					if unsure != nil && !errors.Is(unsure, log.ErrUnknown) && !errors.Is(unsure, log.ErrUnavailable) {
 						t.Error(unsure)
@@ -84,7 +82,7 @@ func TestForeignLayoutIsNotDamage(t *testing.T) {
 					}
 					for i := range n {
 						if seen[fmt.Sprint("turn-", i)] != 1 {
-							t.Fatalf("round %d: turn %d is there %d times", round, i, seen[fmt.Sprint("turn-", i)])
+							t.Fatalf("round %d: turn %d: got %d copies, want one", round, i, seen[fmt.Sprint("turn-", i)])
 						}
 					}
 					for name, data := range blockBytes(t, dir) {
@@ -98,15 +96,15 @@ func TestForeignLayoutIsNotDamage(t *testing.T) {
 						}
 					}
 					if lost := s.Lost(); len(lost) > 0 {
-						t.Errorf("round %d: %d records are said to be lost", round, len(lost))
+						t.Errorf("round %d: got %d lost records, want 0", round, len(lost))
 					}
 					if strings.Contains(name, "said so") && strings.Count(said.String(), "not known to this program") != 1 {
-						t.Errorf("round %d: said was %s", round, said.String())
+						t.Errorf("round %d: got the messages %s", round, said.String())
 					}
 					after := filepath.Join(t.TempDir(), "store")
-					copyStore(t, after, dir) // as it is if the process is killed now
+					copyStore(t, after, dir) // as after a kill at this point
 					if err := s.Close(); (err == nil) != (unsure == nil) {
-						t.Errorf("appended: %v, closed: %v", unsure, err)
+						t.Errorf("append: %v, close: %v", unsure, err)
 					}
 					dir = after
 				}
@@ -133,9 +131,8 @@ func blockBytes(t *testing.T, dir string) map[string][]byte {
 	return blocks
 }
 
-// A block of the known layout in which nothing is sound, nor in any other of its stream, is
-// nobody's to cut: the start is refused and names it. Without the file the store opens, and
-// names the lost records.
+// If neither a block nor another block of its stream has an intact record, the start is refused with the block's name,
+// and the block stays. After the file is removed, the store opens and names the lost records.
 func TestBlockWithoutASoundRecordIsRefused(t *testing.T) {
 	for name, stop := range map[string]func(*testing.T, *embedded.Server){"closed": mustClose, "killed": func(*testing.T, *embedded.Server) {}} {
 		t.Run(name, func(t *testing.T) {
@@ -168,13 +165,13 @@ func TestBlockWithoutASoundRecordIsRefused(t *testing.T) {
 			s = mustStart(t, embedded.ServerOptions{Dir: dir})
 			mustBeNamed(t, s, events.Range{}, 30, "without the block")
 			if n := len(s.Lost()); n != 30 {
-				t.Errorf("%d records are lost, want 30", n)
+				t.Errorf("got %d lost records, want 30", n)
 			}
 		})
 	}
 }
 
-// What a server of an unknown version wrote stays untouched, also under a known one.
+// Files of an unknown server version stay unchanged, also when a known version opens the store.
 func TestUnknownVersionIsRemembered(t *testing.T) {
 	dir := t.TempDir()
 	embedded.SetServerVersion(t, "2.99.0")
@@ -183,12 +180,12 @@ func TestUnknownVersionIsRemembered(t *testing.T) {
 	for range 2 {
 		s := mustStart(t, embedded.ServerOptions{Dir: dir})
 		if !embedded.SyncsAlways(s) {
-			t.Error("the store is taken for one of a known version")
+			t.Error("the store was taken for one of a known version")
 		}
 		mustClose(t, s)
 	}
 	mark := string(mustReadFile(t, filepath.Join(dir, "mark")))
 	if !strings.Contains(mark, `"servers":["2.99.0","`+embedded.ServerVersion+`"]`) {
-		t.Errorf("the mark is %s", mark)
+		t.Errorf("got the mark %s", mark)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// BenchmarkCountDocuments counts the live bytes of 100,000 documents from the log, as the first
-// append of a process to a document does if there are limits.
+// BenchmarkCountDocuments counts the live bytes of 100,000 documents from the log, as a process does at its first
+// append to a document if there are limits.
 func BenchmarkCountDocuments(b *testing.B) {
 	const documents = 100_000
 	srv, err := embedded.Start(b.Context(), embedded.ServerOptions{Dir: b.TempDir(), NoSync: true, Private: true})

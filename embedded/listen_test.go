@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// mustCertificate writes cert.pem, which is its own authority, and key.pem.
+// mustCertificate writes cert.pem, a certificate that is its own authority, and key.pem.
 func mustCertificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func mustTLS(t *testing.T, cert, key, authorities string) *tls.Config {
 	return c
 }
 
-// Beyond this machine an owner listens with TLS and users, or not at all.
+// An address beyond this machine requires TLS and users.
 func TestListenIsRefused(t *testing.T) {
 	cert, key := mustCertificate(t)
 	safe, users := mustTLS(t, cert, key, ""), []embedded.Account{{Name: "ann", Password: "p"}}
@@ -60,11 +60,11 @@ func TestListenIsRefused(t *testing.T) {
 	} {
 		err := c.l.Check()
 		if refused, ok := errors.AsType[*embedded.ListenError](err); (err == nil) != c.ok || err != nil && (!ok || refused.Reason == "") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
 	if _, err := embedded.Start(t.Context(), embedded.ServerOptions{Dir: t.TempDir(), Listen: &embedded.Listen{Address: ":0"}}); err == nil {
-		t.Error("a server was started all the same")
+		t.Error("a server was started")
 	}
 }
 
@@ -98,7 +98,7 @@ func TestReadUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := embedded.ReadUsers(path); err == nil || !strings.Contains(err.Error(), "others can read it") {
-		t.Errorf("a file that others can read: %v", err)
+		t.Errorf("a file that others can read: got %v", err)
 	}
 }
 
@@ -113,15 +113,15 @@ func listening(t *testing.T, dir, authorities string) (s *embedded.Server, url, 
 	l.Ready = func(at string) { url = at }
 	s = mustStart(t, embedded.ServerOptions{Dir: dir, Listen: l})
 	if !strings.HasPrefix(url, "tls://127.0.0.1:") {
-		t.Fatalf("it listens at %q", url)
+		t.Fatalf("got the address %q", url)
 	}
 	return s, url, cert, key
 }
 
 func as(url, user string) string { return strings.Replace(url, "://", "://"+user+"@", 1) }
 
-// A client on another machine finds out that the store has an owner, appends through
-// it, sees the durable and the lost records; one of this user attaches as ever.
+// A client on another machine finds the store's owner, appends through it, and reads the durable offset and the lost
+// records. A process of this user attaches as before.
 func TestRemoteClientAppendsThroughTheOwner(t *testing.T) {
 	home(t, nil)
 	dir := t.TempDir()
@@ -130,10 +130,10 @@ func TestRemoteClientAppendsThroughTheOwner(t *testing.T) {
 	st := mustOpen(t, embedded.Options{URL: as(url, "ann:secret"), MinDurability: "durable"})
 	sub := events.Session("", "s")
 	if ack := mustAppend(t, st.Log, sub, turn("a", "x")); ack.First != 1 || ack.Durability != log.Durable {
-		t.Errorf("%+v", ack)
+		t.Errorf("got %+v", ack)
 	}
 	if ack := mustAppend(t, st.Log, sub, turn("a", "x")); !ack.Duplicate {
-		t.Errorf("again: %+v", ack)
+		t.Errorf("the same event again: got %+v", ack)
 	}
 	a, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir})
 	if err != nil {
@@ -142,21 +142,21 @@ func TestRemoteClientAppendsThroughTheOwner(t *testing.T) {
 	defer a.Close()
 	mustAppend(t, a.Log(), sub, turn("b", "y"))
 	if at, err := st.Log.Durable(t.Context()); err != nil || at != 2 {
-		t.Errorf("durable up to %v, %v", at, err)
+		t.Errorf("got durable %v, %v", at, err)
 	}
 	if ids := mustRead(t, st.Log, events.Range{}); strings.Join(ids, " ") != "a b" {
-		t.Errorf("read: %v", ids)
+		t.Errorf("read: got %v", ids)
 	}
 	if _, err := st.Log.Append(t.Context(), sub, log.At(1), turn("c", "z")); !errors.Is(err, log.ErrConflict) {
-		t.Errorf("a conflict: %v", err)
+		t.Errorf("a conflict: got %v", err)
 	}
 	if s.URL() == url {
-		t.Errorf("processes of this machine are sent to %s", url)
+		t.Errorf("owner.json sends processes of this machine to %s", url)
 	}
 }
 
-// Who has no certificate of the server's authority, no password, a wrong one, or one of
-// this machine's own users, is not let in.
+// A client is refused if it has no certificate of the server's authority, no password, a wrong password, or the name
+// of one of this machine's own users.
 func TestRemoteClientIsRefused(t *testing.T) {
 	home(t, nil)
 	dir := t.TempDir()
@@ -183,20 +183,19 @@ func TestRemoteClientIsRefused(t *testing.T) {
 			nc.Close()
 		}
 		if (err == nil) != c.ok {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
 	t.Setenv("NATS_CA", cert)
 	t.Setenv("NATS_CERT", cert)
 	t.Setenv("NATS_KEY", key)
 	if _, err := embedded.Open(t.Context(), embedded.Options{URL: as(url, "ann:guess")}); !errors.Is(err, log.ErrUnavailable) {
-		t.Errorf("wrong password: %v", err)
+		t.Errorf("wrong password: got %v", err)
 	}
 	mustOpen(t, embedded.Options{URL: as(url, "ann:secret")})
 }
 
-// Nobody but the owner writes to the log's subjects, takes records away, says how far
-// the store is durable, or answers in the owner's place.
+// Only the owner writes to the log's subjects, removes records, publishes the durable offset, and answers requests.
 func TestNobodySpeaksAsTheOwner(t *testing.T) {
 	dir := t.TempDir()
 	s, url, cert, _ := listening(t, dir, "")
@@ -221,10 +220,10 @@ func TestNobodySpeaksAsTheOwner(t *testing.T) {
 				select {
 				case err := <-denied:
 					if !errors.Is(err, nats.ErrPermissionViolation) {
-						t.Errorf("%s: %v", what, err)
+						t.Errorf("%s: got %v", what, err)
 					}
 				case <-time.After(5 * time.Second):
-					t.Errorf("%s was let through", what)
+					t.Errorf("%s: got no error, want a denied permission", what)
 				}
 			}
 			for _, subject := range []string{"tally.v1.00.default.session.x", "tally.api.v1.watermark.moved", "tally.api.v1.segments",
@@ -236,7 +235,7 @@ func TestNobodySpeaksAsTheOwner(t *testing.T) {
 				must("to answer "+subject, err)
 			}
 			if head, err := s.Log().Head(t.Context()); err != nil || head != 0 {
-				t.Errorf("head is %v, %v", head, err)
+				t.Errorf("got head %v, %v", head, err)
 			}
 		})
 	}

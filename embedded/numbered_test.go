@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// client speaks to the owner's service as a program in another language would.
+// client uses the owner's service as a program in another language would.
 type client struct {
 	t       *testing.T
 	nc      *nats.Conn
@@ -37,7 +37,7 @@ func mustDialOwner(t *testing.T) (*embedded.Server, *client) {
 	return s, &client{t, nc, "session/s"}
 }
 
-// numbered makes a request; expect is a member of it, or "".
+// numbered returns a request; expect is a member of it, or empty.
 func (c *client) numbered(producer string, number int, id, expect string) []byte {
 	if expect != "" {
 		expect = `"expect":` + expect + `,`
@@ -46,7 +46,7 @@ func (c *client) numbered(producer string, number int, id, expect string) []byte
 		c.subject, expect, producer, number, id, number)
 }
 
-// reply is an answer without its message.
+// reply is an answer without its message text.
 type reply struct {
 	First      int        `json:"first,omitempty"`
 	Last       int        `json:"last,omitempty"`
@@ -61,7 +61,7 @@ type wireError struct {
 	Next   int    `json:"next,omitempty"`
 }
 
-// send asks without waiting; receive waits for the answer.
+// send sends a request without waiting; receive waits for the answer.
 func (c *client) send(request []byte) *nats.Subscription {
 	c.t.Helper()
 	inbox := c.nc.NewInbox()
@@ -93,7 +93,7 @@ func (c *client) ask(request []byte) reply {
 	return c.receive(c.send(request))
 }
 
-// The answers are those of the document.
+// The answers equal those of the document.
 func TestNumberedRequestsAreAnsweredAsDocumented(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../docs/wire.md")
@@ -104,7 +104,7 @@ func TestNumberedRequestsAreAnsweredAsDocumented(t *testing.T) {
 	section, _, _ = strings.Cut(section, "\n## ")
 	rows := regexp.MustCompile("\\| (\\d+) \\| `(\\w+)` \\| `(.*)` \\|").FindAllStringSubmatch(section, -1)
 	if len(rows) < 5 {
-		t.Fatalf("the document has %d vectors", len(rows))
+		t.Fatalf("the document has %d rows", len(rows))
 	}
 	_, c := mustDialOwner(t)
 	var answers []*nats.Subscription
@@ -119,7 +119,7 @@ func TestNumberedRequestsAreAnsweredAsDocumented(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, c.receive(answers[i])); diff != "" {
-			t.Errorf("number %s, event %s:\n%s", row[1], row[2], diff)
+			t.Errorf("number %s, event %s: want - got +\n%s", row[1], row[2], diff)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestNumberedRequestFails(t *testing.T) {
 	var answers []*nats.Subscription
 	for _, request := range [][]byte{
 		c.numbered("p", 1, "a", ""), c.numbered("p", 2, "b", `{"at":9}`), c.numbered("p", 3, "c", ""),
-		c.numbered("p", 4, "", `{"at":1,"since":1}`), // no request: it has no number
+		c.numbered("p", 4, "", `{"at":1,"since":1}`), // not a request: the error has no number
 		c.numbered("p", 4, "d", ""),
 	} {
 		answers = append(answers, c.send(request))
@@ -143,18 +143,18 @@ func TestNumberedRequestFails(t *testing.T) {
 			codes = append(codes, "ok")
 		}
 	}
-	// 3 and 4 were sent behind 2, and came before or after it failed.
+	// 3 and 4 were sent after 2, and arrived before or after its failure.
 	got := strings.Join(codes, " ")
 	if !regexp.MustCompile(`^ok conflict (aborted|gap) invalid (aborted|gap)$`).MatchString(got) {
-		t.Errorf("answered: %s", got)
+		t.Errorf("got answers %s", got)
 	}
 	for i, id := range []string{"b", "c", "d"} {
 		if r := c.ask(c.numbered("p", i+2, id, "")); r.Error != nil || r.First != i+2 || r.Duplicate {
-			t.Errorf("again, number %d: %+v, %+v", i+2, r, r.Error)
+			t.Errorf("again, number %d: got %+v, %+v", i+2, r, r.Error)
 		}
 	}
 	if ids := mustRead(t, s.Log(), events.Range{}); strings.Join(ids, " ") != "a b c d" {
-		t.Errorf("stored: %v", ids)
+		t.Errorf("got stored events %v", ids)
 	}
 	for request, field := range map[string]string{
 		`{"subject":"session/s","number":1,"events":[]}`:                                              "number",
@@ -163,13 +163,12 @@ func TestNumberedRequestFails(t *testing.T) {
 	} {
 		m, err := c.nc.Request("tally.api.v1.append", []byte(request), 5*time.Second)
 		if err != nil || !strings.Contains(string(m.Data), `"field":"`+field+`"`) {
-			t.Errorf("%s: %s, %v", request, m.Data, err)
+			t.Errorf("%s: got %s, %v", request, m.Data, err)
 		}
 	}
 }
 
-// Requests that are shuffled, lost and repeated are stored in the order of their
-// numbers, once each.
+// Requests that are shuffled, lost and repeated are stored once each, in the order of their numbers.
 func TestNumberedRequestsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	s, c := mustDialOwner(t)
@@ -196,7 +195,7 @@ func TestNumberedRequestsKeepTheirOrder(t *testing.T) {
 		}
 		for n, a := range answers {
 			if r := c.receive(a); r.Error != nil || r.First != n {
-				t.Fatalf("number %d: %+v, %+v", n, r, r.Error)
+				t.Fatalf("number %d: got %+v, %+v", n, r, r.Error)
 			}
 		}
 		done += burst
@@ -206,7 +205,7 @@ func TestNumberedRequestsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// The service is found and described by the subjects of micro services.
+// The subjects of the micro protocol find and describe the service.
 func TestServiceIsAMicroService(t *testing.T) {
 	_, c := mustDialOwner(t)
 	c.ask(c.numbered("p", 1, "a", `{"at":9}`))
@@ -223,7 +222,7 @@ func TestServiceIsAMicroService(t *testing.T) {
 			}
 			for _, want := range wants {
 				if !strings.Contains(string(m.Data), want) {
-					t.Errorf("%s: %s, want %s in it", subject, m.Data, want)
+					t.Errorf("%s: got %s, want it to contain %s", subject, m.Data, want)
 				}
 			}
 		}

@@ -17,11 +17,10 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// BenchmarkOpenSession loads sessions of 100 events in a small and in a large log, each
-// in a process that attached to an owner that has just begun and so has nothing in
-// memory. Short-lived sessions have their events side by side, spread ones over the
-// whole log, and a tenth of the log is one session. What the owner's own start takes is
-// reported apart. TALLY_SOAK makes the large log one of ten million events.
+// BenchmarkOpenSession loads sessions of 100 events in a small and in a large log, each in a process that attached to
+// a new owner with nothing in memory. The events of a short-lived session are adjacent, those of a spread session lie
+// all over the log, and a tenth of the log is one session. The owner's own start is reported separately. TALLY_SOAK
+// makes the large log one of ten million events.
 func BenchmarkOpenSession(b *testing.B) {
 	large := 100_000
 	if testkit.Soak() {
@@ -48,7 +47,7 @@ func BenchmarkOpenSession(b *testing.B) {
 				b.ReportMetric(p50, kind+"-p50-ms")
 				b.ReportMetric(1000*list[len(list)*99/100].Seconds(), kind+"-p99-ms")
 				switch {
-				case kind == "start": // apart from what is compared
+				case kind == "start": // not part of the comparison
 				case count < large:
 					small[kind] = p50
 				default:
@@ -59,8 +58,7 @@ func BenchmarkOpenSession(b *testing.B) {
 	}
 }
 
-// Of each log, spreadSessions are spread, one has a tenth of the events, and the others
-// are short-lived.
+// In each log, spreadSessions are spread, one has a tenth of the events, and the others are short-lived.
 const (
 	sessionEvents  = 100
 	spreadSessions = 20
@@ -75,8 +73,8 @@ func mustOpenStore(b *testing.B, dir string, policy projector.Policy) *tally.Sto
 	return st
 }
 
-// settleViews brings the views up to date, so that the owner has nothing else to do,
-// and has the sessions rest until their states are kept.
+// settleViews brings the views up to date, so that the owner has no other work, and leaves the sessions idle until
+// their snapshots are written.
 func settleViews(b *testing.B, dir string, count int) {
 	b.Helper()
 	st := mustOpenStore(b, dir, projector.Policy{Age: 100 * time.Millisecond})
@@ -93,8 +91,8 @@ func settleViews(b *testing.B, dir string, count int) {
 	}
 }
 
-// awaitSnapshot waits until a session has a snapshot at its last record. (It does not load
-// the session: that would be what the projector has to do, over and over.)
+// awaitSnapshot waits until a session has a snapshot at its last record. It does not load the session, because that
+// would make the projector write one.
 func awaitSnapshot(b *testing.B, st *tally.Store, sub events.Subject) {
 	b.Helper()
 	last, err := st.Log.Last(b.Context(), sub)
@@ -113,11 +111,11 @@ func awaitSnapshot(b *testing.B, st *tally.Store, sub events.Subject) {
 	}
 }
 
-// shortStep is from how many short-lived sessions one is loaded, so that they lie all
-// over the log: six tenths of the events are theirs, or more.
+// shortStep is the distance between the short-lived sessions that are loaded, so that they lie all over the log: they
+// have at least six tenths of the events.
 func shortStep(count int) int { return max(1, count/sessionEvents*6/10/spreadSessions) }
 
-// openOne loads a session as a process that attaches to an owner that begins.
+// openOne loads a session in a process that attaches to a new owner.
 func openOne(b *testing.B, dir string, sub events.Subject) (started, loaded time.Duration) {
 	b.Helper()
 	began := time.Now()
@@ -141,8 +139,8 @@ func openOne(b *testing.B, dir string, sub events.Subject) (started, loaded time
 	return started, loaded
 }
 
-// fillSessions appends turns of 512 bytes: of short-lived sessions those of each
-// together, and between them those of the others, one at a time.
+// fillSessions appends turns of 512 bytes. Those of a short-lived session are adjacent; between them lie those of the
+// other sessions, one at a time.
 func fillSessions(b *testing.B, dir string, count int) {
 	b.Helper()
 	s, err := embedded.Start(b.Context(), embedded.ServerOptions{Dir: dir, Private: true})
@@ -150,7 +148,7 @@ func fillSessions(b *testing.B, dir string, count int) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	every := count / (spreadSessions * sessionEvents) // a spread event follows so many others
+	every := count / (spreadSessions * sessionEvents) // events between two spread ones
 	text := strings.Repeat("x", 512)
 	var pending []*log.Pending
 	spread, short := 0, 0

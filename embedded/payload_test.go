@@ -18,15 +18,14 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// A server takes a mebibyte in a message unless it is told otherwise. Values of every size
-// come back from it byte for byte.
+// A server accepts a mebibyte in a message by default. Values of every size come back from it byte for byte.
 func TestPayloadOfAServer(t *testing.T) {
 	home(t, nil)
 	s := mustServe(t, " }\nmax_payload: 1MB\n")
 	st := mustOpen(t, embedded.Options{URL: s.ClientURL()})
 	most := st.Log.MaxData()
 	if most != 1<<20-64<<10 {
-		t.Errorf("an event has room for %d bytes", most)
+		t.Errorf("got MaxData %d", most)
 	}
 	noise := make([]byte, 64<<20)
 	rand.NewChaCha8([32]byte{}).Read(noise)
@@ -37,7 +36,7 @@ func TestPayloadOfAServer(t *testing.T) {
 			}
 			d, err := st.Documents().Read(t.Context(), "doc", "d")
 			if err != nil || !bytes.Equal(d.Data, noise[:size]) {
-				t.Errorf("%d bytes: %d came back, %v", size, len(d.Data), err)
+				t.Errorf("%d bytes: got %d, %v", size, len(d.Data), err)
 			}
 		}
 	})
@@ -56,7 +55,7 @@ func TestPayloadOfAServer(t *testing.T) {
 				rec, err = projector.Resolve(t.Context(), st.Log, rec, st.MaxValue())
 			}
 			if err != nil || !bytes.Equal(rec.Data, turn("big", text).Data) {
-				t.Errorf("%d bytes came back, %v", len(rec.Data), err)
+				t.Errorf("got %d bytes, %v", len(rec.Data), err)
 			}
 		}
 	})
@@ -69,7 +68,7 @@ func TestPayloadOfAServer(t *testing.T) {
 	})
 }
 
-// The views of a log are a cache of it, whatever its server is called.
+// The views of a log are a cache of it, independent of the names of its server.
 func TestViewsAreOfALog(t *testing.T) {
 	home(t, nil)
 	s := mustServe(t, " }")
@@ -92,7 +91,7 @@ func TestViewsAreOfALog(t *testing.T) {
 		before := dirs()
 		for i, dir := range before {
 			if dir != before[0] {
-				t.Errorf("%s has its views in %s, %s in %s", names[i], dir, names[0], before[0])
+				t.Errorf("%s: got views in %s; %s has %s", names[i], dir, names[0], before[0])
 			}
 		}
 		nc, err := nats.Connect(plain)
@@ -108,7 +107,7 @@ func TestViewsAreOfALog(t *testing.T) {
 			t.Fatal(err)
 		}
 		if after := dirs(); after[0] == before[0] || after[3] != after[0] {
-			t.Errorf("another log has its views in %q", after)
+			t.Errorf("another log: got views in %q", after)
 		}
 	})
 }

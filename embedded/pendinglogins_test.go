@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// peer is a connection of a machine.
+// peer is a connection from a machine.
 type peer struct {
 	net.Conn
 	from   net.IP
@@ -25,12 +25,13 @@ func (p *peer) Close() error         { p.closed = true; return nil }
 
 func peerAt(ip string) *peer { return &peer{from: net.ParseIP(ip)} }
 
-// A crowd pushes out its own; who came alone stays, and everybody has minLogin to log in.
+// If too many connections wait, a new one closes the oldest of its own network. A single connection stays, and each
+// has minLogin to log in.
 func TestLobby(t *testing.T) {
 	t.Run("B-03 a crowd pushes out its own", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l, never := newPendingLogins(3), make(chan struct{})
-			alone, first, second := peerAt("192.0.2.1"), peerAt("2001:db8::1"), peerAt("2001:db8::2:1") // of one network
+			alone, first, second := peerAt("192.0.2.1"), peerAt("2001:db8::1"), peerAt("2001:db8::2:1") // first and second are of one network
 			for _, p := range []*peer{alone, first, second} {
 				l.enter(p, never)
 			}
@@ -38,28 +39,28 @@ func TestLobby(t *testing.T) {
 			third := peerAt("2001:db8::3")
 			l.enter(third, never)
 			if took := time.Since(began); took != minLogin {
-				t.Errorf("the first had %v", took)
+				t.Errorf("the first was closed after %v, want minLogin", took)
 			}
 			if !first.closed || second.closed || alone.closed {
-				t.Errorf("closed: first %v, second %v, alone %v", first.closed, second.closed, alone.closed)
+				t.Errorf("got closed: first %v, second %v, alone %v", first.closed, second.closed, alone.closed)
 			}
 			if !l.leave(first) || l.leave(alone) {
-				t.Error("they are told of what did not happen")
+				t.Error("leave reports the wrong connection as closed")
 			}
 			began = time.Now()
 			l.enter(peerAt("2001:db8::4"), never)
 			if time.Since(began) != 0 || second.closed {
-				t.Error("there was room")
+				t.Error("a free place: got a wait or a closed connection")
 			}
 			l.enter(peerAt("2001:db8::5"), never)
 			if time.Since(began) != 0 || !second.closed {
-				t.Error("the second has had its time")
+				t.Error("a full list: the second was not closed at once")
 			}
 			over := make(chan struct{})
 			go func() { time.Sleep(time.Millisecond); l.leave(third) }()
 			l.enter(peerAt("2001:db8::6"), over)
 			if took := time.Since(began); took != time.Millisecond || third.closed {
-				t.Errorf("there was room after %v", took)
+				t.Errorf("after a leave: got a wait of %v", took)
 			}
 			close(over)
 			l.enter(peerAt("2001:db8::7"), over) // a closed proxy does not wait
@@ -67,7 +68,7 @@ func TestLobby(t *testing.T) {
 	})
 }
 
-// crowded is a listener without descriptors, for a while.
+// crowded is a listener that has no file descriptors for a while.
 type crowded struct {
 	net.Listener
 	errors int
@@ -81,7 +82,7 @@ func (c *crowded) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// A proxy continues, with pauses, after the system had no file descriptor left.
+// After the system had no file descriptor left, a proxy continues, with pauses.
 func TestDoorWithoutDescriptors(t *testing.T) {
 	t.Run("B-03 no descriptor is left", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -91,20 +92,20 @@ func TestDoorWithoutDescriptors(t *testing.T) {
 			began := time.Now()
 			d.run()
 			if l.errors != 0 {
-				t.Fatalf("it ended with %d errors to come", l.errors)
+				t.Fatalf("the proxy ended with %d errors to come", l.errors)
 			}
 			if took := time.Since(began); took < time.Second || took > 10*maxPause {
 				t.Errorf("ten errors took %v", took)
 			}
 			_ = d.strays.close()
 			if got := said.String(); strings.Count(got, "\n") > 2 || !strings.Contains(got, `"no descriptor was free"=`) {
-				t.Errorf("it said %s", got)
+				t.Errorf("got the log %s", got)
 			}
 		})
 	})
 }
 
-// However many strangers come, the log has a line a minute, with all of them.
+// However many strangers connect, the log gets one line a minute, with their number.
 func TestStrays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := new(bytes.Buffer)
@@ -127,17 +128,17 @@ func TestStrays(t *testing.T) {
 			total += n
 		}
 		if lines := strings.Count(said.String(), "\n"); total != 600 || lines > 7 {
-			t.Errorf("%d were counted in %d lines", total, lines)
+			t.Errorf("got %d connections in %d lines", total, lines)
 		}
 	})
 }
 
-// Connections leave the store the descriptors that it needs.
+// Connections leave the descriptors that the store needs.
 func TestBounds(t *testing.T) {
 	for _, c := range []struct{ descriptors, proxies, least, most int }{{64, 1, 12, 24}, {64, 2, 12, 24}, {128, 2, 32, 64}, {256, 2, 64, 128}, {1024, 1, 256, 512}, {1 << 20, 2, 8192, maxOpen}} {
 		b := boundsOf(c.descriptors, c.proxies)
 		if all := c.proxies * (b.within + b.before); all < c.least || all > c.most || b.before < 2 || b.before > b.within {
-			t.Errorf("%+v: %+v, %d in all", c, b, all)
+			t.Errorf("%+v: got %+v, %d in all", c, b, all)
 		}
 	}
 }

@@ -30,8 +30,7 @@ func mustRefuse(t *testing.T, dir, path string, user int) {
 	}
 }
 
-// A directory of another user's is not used, nor made private: its owner could put
-// everything in it back.
+// A directory of another user is not used, and its mode is not changed: its owner could undo that.
 func TestDirectoryOfAnotherUserIsRefused(t *testing.T) {
 	testkit.Needs(t, os.Getuid() == 0, "root, to give files away")
 	dir := filepath.Join(t.TempDir(), "store")
@@ -42,13 +41,13 @@ func TestDirectoryOfAnotherUserIsRefused(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	info, statErr := os.Stat(dir)
 	if err := errors.Join(err, statErr); err != nil || info.Mode().Perm() != 0o777 || len(entries) > 0 {
-		t.Errorf("the directory has mode %v and holds %v, %v", info.Mode(), entries, err)
+		t.Errorf("the directory: got mode %v, entries %v, %v", info.Mode(), entries, err)
 	}
 	if _, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir}); !errors.Is(err, log.ErrUnavailable) {
-		t.Errorf("attached: %v", err)
+		t.Errorf("attach: got %v", err)
 	}
 
-	// What another user put into a directory while he could is no better.
+	// A directory that is private now is refused if another user's file is in it.
 	mine := filepath.Join(t.TempDir(), "mine")
 	planted := filepath.Join(mine, "snapshots")
 	if err := errors.Join(os.MkdirAll(planted, 0o777), os.Chown(planted, nobody, nobody)); err != nil {
@@ -62,7 +61,7 @@ func TestPlantedLinkIsNotFollowed(t *testing.T) {
 	for _, name := range []string{"snapshots", "jetstream", "segments", "damaged", "lock", "mark", "watermark", "owner.json", "views.db", "search.db-wal"} {
 		t.Run(name, func(t *testing.T) {
 			dir, elsewhere := t.TempDir(), t.TempDir()
-			inUse := os.Mkdir(filepath.Join(dir, "segments"), 0o700) // it has been a store
+			inUse := os.Mkdir(filepath.Join(dir, "segments"), 0o700) // the directory was a store before
 			if name == "segments" {
 				inUse = os.Remove(filepath.Join(dir, name))
 			}
@@ -71,11 +70,11 @@ func TestPlantedLinkIsNotFollowed(t *testing.T) {
 			}
 			mustRefuse(t, dir, filepath.Join(dir, name), -1)
 			if entries, err := os.ReadDir(elsewhere); err != nil || len(entries) > 0 {
-				t.Errorf("written elsewhere: %v, %v", entries, err)
+				t.Errorf("got files outside of the directory: %v, %v", entries, err)
 			}
 		})
 	}
-	// The directory itself may be reached by a link.
+	// The directory itself may be a link's target.
 	dir := t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(dir, link); err != nil {
@@ -84,7 +83,7 @@ func TestPlantedLinkIsNotFollowed(t *testing.T) {
 	mustAppend(t, mustStart(t, embedded.ServerOptions{Dir: link, NoSync: true}).Log(), events.Session("", "s"), turn("", "x"))
 }
 
-// A store that cannot be written to says so, and is not touched.
+// A store on a read-only file system is refused with ReadOnlyError, and stays unchanged.
 func TestReadOnlyStore(t *testing.T) {
 	testkit.Needs(t, os.Getuid() == 0, "root, to mount a directory")
 	dir, mounted := t.TempDir(), t.TempDir()
@@ -109,6 +108,6 @@ func TestReadOnlyStore(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "new")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("something was made there: %v", err)
+		t.Errorf("a file was created there: %v", err)
 	}
 }

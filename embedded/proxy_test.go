@@ -38,7 +38,7 @@ func TestServerThatGivesUpItsStreams(t *testing.T) {
 		}
 		for _, l := range []*log.Log{a.Log(), s.Log()} {
 			if ids := strings.Join(mustRead(t, l, events.Range{}), " "); ids != "a b0 b1 c0 c1" {
-				t.Errorf("the log has %s", ids)
+				t.Errorf("got the log %s", ids)
 			}
 		}
 		mustClose(t, s)

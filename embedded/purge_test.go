@@ -56,7 +56,7 @@ func (p purging) write(sub events.Subject, meta events.DocMeta, data string) eve
 	return p.add(sub, events.Event{Type: events.TypeDocumentWritten, ContentType: "text/" + canary, Data: []byte(data)}.WithExtension(events.ExtDoc, meta.String()))
 }
 
-// writeInUnit writes the document and another one as one, of which the log keeps a copy.
+// writeInUnit writes the document and another one in one batch, of which the log keeps a copy.
 func (p purging) writeInUnit(meta events.DocMeta) {
 	p.Helper()
 	var parts []log.Part
@@ -89,7 +89,7 @@ func (p purging) purge(sub events.Subject) events.Offset {
 	return p.add(sub, e)
 }
 
-// shown waits until the views show an offset.
+// shown waits until the views have reached an offset.
 func (p purging) shown(at events.Offset) {
 	p.Helper()
 	for _, view := range []string{"catalog", "search", "work"} {
@@ -97,8 +97,8 @@ func (p purging) shown(at events.Offset) {
 	}
 }
 
-// fill writes everything that a document can be seen by, and returns the offset of a record
-// of each sort: content, content kept by reference, and what a session refers to as well.
+// fill writes the document in every way that shows its content. It returns the offset of a record of each sort:
+// content, content by reference, and content to which a session refers as well.
 func (p purging) fill() (offsets []events.Offset) {
 	p.Helper()
 	turn, err := events.Encode(&events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(`"` + strings.Repeat("shared ", events.MaxData/6) + `"`)}}})
@@ -118,12 +118,12 @@ func (p purging) fill() (offsets []events.Offset) {
 	return offsets
 }
 
-// grep returns the files below a directory that have the canary, but for those of the log.
+// grep returns the files below a directory that contain the canary, except those of the log.
 func (p purging) grep(dir string) (found []string) {
 	p.Helper()
 	p.must(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // the keeper has removed it meanwhile
+		case errors.Is(err, fs.ErrNotExist): // the snapshotter removed the file meanwhile
 			return nil
 		case err != nil:
 			return err
@@ -144,11 +144,11 @@ func (p purging) grep(dir string) (found []string) {
 	return found
 }
 
-// What was purged reaches no reader: not as of any position, not in the records as they
-// are shown, in lists, in search, in what is stored of documents, nor by its blob, if nobody
-// else refers to that. In the store's directory only the log has it still.
+// No reader gets purged content: not as of any position, not in the records as they are shown, in lists, in search, in
+// stored states of documents, nor by its blob, unless something else refers to that. In the store's directory only the
+// log still contains it.
 func TestD65PurgeReachesEveryReader(t *testing.T) {
-	testkit.NotUnderRace(t) // the purges of TestDocuments run there
+	testkit.NotUnderRace(t) // TestDocuments runs purges there
 	t.Parallel()
 	dir := t.TempDir()
 	open := func() *tally.Store {
@@ -162,18 +162,18 @@ func TestD65PurgeReachesEveryReader(t *testing.T) {
 	offsets := p.fill()
 	last, err := p.st.Loader().Document(t.Context(), p.doc, 0)
 	p.must(err)
-	for _, err := range p.st.Loader().Revisions(t.Context(), p.doc, 0) { // and so they are stored
+	for _, err := range p.st.Loader().Revisions(t.Context(), p.doc, 0) { // this stores the states
 		p.must(err)
 	}
 	p.shown(last.Head)
 	if found := fmt.Sprint(p.grep(filepath.Join(dir, "store"))); !strings.Contains(found, "views.db") || !strings.Contains(found, "revisions.") {
-		t.Fatalf("before the purge only %s has the canary: the test shows nothing", found)
+		t.Fatalf("before the purge, only %s contain the canary: the test shows nothing", found)
 	}
 
 	blobs, err := p.st.Loader().Unreferenced(t.Context(), p.doc)
 	p.must(err)
 	if len(blobs) != 1 {
-		t.Fatalf("%d blobs are nobody else's, want 1 of 2", len(blobs))
+		t.Fatalf("got %d blobs without another reference, want 1 of 2", len(blobs))
 	}
 	p.purge(p.doc)
 	purged := p.purge(events.Document("", events.KindBlob, blobs[0]))
@@ -182,18 +182,18 @@ func TestD65PurgeReachesEveryReader(t *testing.T) {
 	var left []string // a view shows a purge a moment before its write-ahead log is empty
 	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
 		left = slices.DeleteFunc(p.grep(filepath.Join(dir, "store")), func(name string) bool {
-			return strings.HasPrefix(name, "revisions.") // which the keeper removes in its own time
+			return strings.HasPrefix(name, "revisions.") // the snapshotter removes this file later
 		})
 		if len(left) == 0 {
 			break
 		}
 	}
 	if len(left) > 0 {
-		t.Errorf("%v still have the canary", left)
+		t.Errorf("the canary is still in %v", left)
 	}
 	p.must(p.st.Close())
 	if found := p.grep(filepath.Join(dir, "store")); len(found) > 0 {
-		t.Errorf("in a store that is closed %v still have the canary", found)
+		t.Errorf("after close, the canary is still in %v", found)
 	}
 	p.st = open()
 	defer p.st.Close()
@@ -201,7 +201,7 @@ func TestD65PurgeReachesEveryReader(t *testing.T) {
 	p.seesNothing(t.Context(), offsets, blobs[0])
 }
 
-// seesNothing asks every reader.
+// seesNothing fails if any reader returns the canary.
 func (p purging) seesNothing(ctx context.Context, offsets []events.Offset, blob string) {
 	p.Helper()
 	l := p.st.Loader()

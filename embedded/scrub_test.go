@@ -17,15 +17,14 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// A block that was not looked at before the server opened it is put right while the
-// store is in use. (The sequences here are two million ahead, which costs the server
-// little where it reads the block before; a higher bit would have it take all memory.)
+// A block that was not checked before the server opened it is repaired while the store is in use. (The wrong sequences
+// here are two million ahead, which costs the server little; with a higher bit it would use all memory.)
 func TestScrub(t *testing.T) {
 	t.Parallel()
 	im := newImage(t, func(s *embedded.Server) { mustClose(t, s) })
 	for name, c := range map[string]struct {
 		damage func(record []byte)
-		lost   int // records; 0: it is mended
+		lost   int // records; 0: the block is repaired
 	}{
 		"a bit of a sequence": {func(r []byte) { r[6] ^= 32 }, 0},
 		"a sequence and more": {func(r []byte) { r[6] ^= 32; r[100] ^= 6 }, 1},
@@ -38,7 +37,7 @@ func TestScrub(t *testing.T) {
 			s := mustStart(t, smallSegments(dir))
 			var appending sync.WaitGroup
 			ctx, stop := context.WithCancel(t.Context())
-			appending.Go(func() { // goes on meanwhile
+			appending.Go(func() { // concurrently
 				for i := 0; ctx.Err() == nil; i++ {
 					if _, err := s.Log().Append(t.Context(), events.Session("", "beside"), log.Any, turn(fmt.Sprint("beside-", i), "x")); err != nil {
 						t.Error(err)
@@ -55,14 +54,14 @@ func TestScrub(t *testing.T) {
 			stop()
 			appending.Wait()
 			if now, _, _ := firstBlock(t, dir); c.lost == 0 && !bytes.Equal(mustReadFile(t, now), before) {
-				t.Error("the block is not as it was")
+				t.Error("the block differs from the original")
 			}
 			for round := range 2 {
-				mustClose(t, s) // what it has in memory is not what is on the disk
+				mustClose(t, s) // the server's memory differs from the disk
 				s = mustStart(t, smallSegments(dir))
 				found := im.check(t, s, fmt.Sprint("round ", round))
 				if len(found) != c.lost || c.lost > 0 && !found[events.Offset(hit.Seq)] {
-					t.Errorf("round %d: %d reported as lost, want %d: %v", round, len(found), c.lost, found)
+					t.Errorf("round %d: got %d lost records, want %d: %v", round, len(found), c.lost, found)
 				}
 			}
 		})
@@ -87,8 +86,8 @@ func mustReadFile(t testing.TB, path string) []byte {
 	return data
 }
 
-// A server that reads a damaged block throws the rest of it away, and the next time it
-// says that nothing is missing. It is noticed by what comes before and behind.
+// A server that reads a damaged block discards the rest of it, and after the next start reports nothing missing. tally
+// notices the loss by the records before and after it.
 func TestScrubMissesWhatTheServerThrewAway(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -101,11 +100,11 @@ func TestScrubMissesWhatTheServerThrewAway(t *testing.T) {
 	path, before, records := firstBlock(t, dir)
 	hit, last := records[len(records)/2], records[len(records)-1]
 	if last.Seq == 60 {
-		t.Fatal("there is one block only")
+		t.Fatal("got one block, want more")
 	}
 	rewriteInPlace(t, path, before[:hit.Begin])
 	if err := os.Remove(filepath.Join(filepath.Dir(path), "index.db")); err != nil {
-		t.Fatal(err) // as the server would have it after it read the block
+		t.Fatal(err) // as the server leaves the block after reading it
 	}
 	s = mustStart(t, embedded.ServerOptions{Dir: dir, VetBytes: 1})
 	embedded.Scrub(t.Context(), t, s)
@@ -119,7 +118,7 @@ func TestScrubMissesWhatTheServerThrewAway(t *testing.T) {
 			}
 		}
 		if want := int(last.Seq - hit.Seq + 1); lost != want {
-			t.Errorf("round %d: %d are reported as lost, want %d", round, lost, want)
+			t.Errorf("round %d: got %d lost records, want %d", round, lost, want)
 		}
 		mustClose(t, s)
 		s = mustStart(t, embedded.ServerOptions{Dir: dir, VetBytes: 1})

@@ -20,7 +20,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// smallSegments are the options of a store whose segments hold about a hundred turns.
+// smallSegments returns options of a store whose segments hold about a hundred turns.
 func smallSegments(dir string) embedded.ServerOptions {
 	return embedded.ServerOptions{Dir: dir, SegmentBytes: 32 << 10}
 }
@@ -74,8 +74,8 @@ func fillSegments(t *testing.T, l *log.Log, from, n int) (ids []string) {
 	return ids
 }
 
-// A log over many segments is one log: offsets go on, reads cross, ids are known,
-// expectations hold, also when it is opened again.
+// A log of many segments is one log: offsets continue, reads cross segments, ids are known, expectations hold, also
+// after it is opened again.
 func TestSegmentsAreOneLog(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -97,11 +97,11 @@ func TestSegmentsAreOneLog(t *testing.T) {
 		mustClose(t, s)
 	}
 	if n := len(segments(t, dir)); n < 5 {
-		t.Errorf("%d segments: the test showed nothing", n)
+		t.Errorf("got %d segments: the test showed nothing", n)
 	}
 }
 
-// checkOldSession looks at a session that is in all segments.
+// checkOldSession checks a session that has records in all segments.
 func checkOldSession(t *testing.T, l *log.Log, i int, all []string) {
 	t.Helper()
 	sub := events.Session("", fmt.Sprint("s", i))
@@ -114,11 +114,11 @@ func checkOldSession(t *testing.T, l *log.Log, i int, all []string) {
 	}
 	again := mustAppend(t, l, sub, turn(want[0], fmt.Sprintf("%0200d", i)))
 	if !again.Duplicate || int(again.Last) != i+1 {
-		t.Fatalf("session %d: its first event again: %+v", i, again)
+		t.Fatalf("session %d: its first event again: got %+v, want a duplicate", i, again)
 	}
 	last := events.Offset(len(all) - 10 + i + 1)
 	if rec, err := l.Last(t.Context(), sub); err != nil || rec.Offset != last {
-		t.Fatalf("session %d: last %v, %v, want %v", i, rec.Offset, err, last)
+		t.Fatalf("session %d: got last %v, %v, want %v", i, rec.Offset, err, last)
 	}
 }
 
@@ -134,19 +134,18 @@ func TestExpectationsReachOldSegments(t *testing.T) {
 	for _, expect := range []log.Expect{log.At(0), log.At(first.Last + 1)} {
 		_, err := l.Append(t.Context(), old, expect, turn("", "x"))
 		if conflict, ok := errors.AsType[*log.ConflictError](err); !ok || conflict.Have != first.Last {
-			t.Errorf("%v: %v", expect, err)
+			t.Errorf("%v: got %v", expect, err)
 		}
 	}
 	if ack, err := l.Append(t.Context(), old, log.At(first.Last), turn("second", "x")); err != nil || ack.Last != 302 {
-		t.Errorf("at its last offset: %+v, %v", ack, err)
+		t.Errorf("at its last offset: got %+v, %v", ack, err)
 	}
 	if _, err := l.Append(t.Context(), other, log.At(0), turn("", "x")); err != nil {
 		t.Errorf("a new subject: %v", err)
 	}
 }
 
-// The index of a segment is the same whether it was remembered while the segment was
-// written or read from it.
+// The index of a segment is the same, whether it was collected while the segment was written or read from it.
 func TestIndexIsThatOfWhatIsStored(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -157,13 +156,13 @@ func TestIndexIsThatOfWhatIsStored(t *testing.T) {
 		batch = append(batch, turn(fmt.Sprint("batch-", i), "x"))
 	}
 	mustAppend(t, s.Log(), events.Session("", "batch"), batch...)
-	mustAppend(t, s.Log(), events.Session("", "batch"), batch...) // a duplicate is in it once
+	mustAppend(t, s.Log(), events.Session("", "batch"), batch...) // the index has a duplicate once
 	fillSegments(t, s.Log(), 400, 300)
 	mustSettle(t, dir)
 	mustClose(t, s)
 	remembered := indexes(t, dir)
 	if len(remembered) < 5 {
-		t.Fatalf("%d indexes: the test shows nothing", len(remembered))
+		t.Fatalf("got %d indexes: the test shows nothing", len(remembered))
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "segments")); err != nil {
 		t.Fatal(err)
@@ -174,7 +173,7 @@ func TestIndexIsThatOfWhatIsStored(t *testing.T) {
 	read := indexes(t, dir)
 	for name, want := range remembered {
 		if !bytes.Equal(read[name], want) {
-			t.Errorf("%s is another one when it is read", name)
+			t.Errorf("%s: the index that was read differs", name)
 		}
 	}
 }
@@ -195,7 +194,7 @@ func indexes(t *testing.T, dir string) map[string][]byte {
 	return found
 }
 
-// Many subjects fill a segment as many bytes do.
+// A segment ends when it has many subjects, as it does when it has many bytes.
 func TestSubjectsFillASegment(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -205,18 +204,18 @@ func TestSubjectsFillASegment(t *testing.T) {
 	}
 	eventually(t, func() error {
 		if n := len(segments(t, dir)); n < 3 {
-			return fmt.Errorf("%d segments", n)
+			return fmt.Errorf("got %d segments", n)
 		}
 		return nil
 	})
 	if got := mustRead(t, l, events.Range{}); len(got) != 600 {
-		t.Errorf("%d records", len(got))
+		t.Errorf("got %d records", len(got))
 	}
 }
 
-// Whatever a roll left half done, the next owner finishes.
+// The next owner completes a segment change that was interrupted at any step.
 func TestHalfARollIsFinished(t *testing.T) {
-	testkit.NotUnderRace(t) // rolls run there in TestSegmentsAreOneLog
+	testkit.NotUnderRace(t) // TestSegmentsAreOneLog changes segments there
 	t.Parallel()
 	for name, spoil := range map[string]func(*testing.T, jetstream.JetStream, string){
 		"closed, and no next one": func(t *testing.T, js jetstream.JetStream, _ string) {
@@ -254,7 +253,7 @@ func TestHalfARollIsFinished(t *testing.T) {
 			s = mustStart(t, smallSegments(dir))
 			want = append(want, fillSegments(t, s.Log(), 300, 20)...)
 			if got := mustRead(t, s.Log(), events.Range{}); !slices.Equal(got, want) {
-				t.Fatalf("%d records, want %d", len(got), len(want))
+				t.Fatalf("got %d records, want %d", len(got), len(want))
 			}
 			mustSettle(t, dir)
 			for i := range 10 {
@@ -320,7 +319,7 @@ func lastStream(t *testing.T, js jetstream.JetStream) jetstream.StreamConfig {
 	return list[len(list)-1]
 }
 
-// closeStream removes a stream's subjects, as the first step of a roll does, and returns its last sequence.
+// closeStream removes a stream's subjects, as the first step of a segment change does, and returns its last sequence.
 func closeStream(t *testing.T, js jetstream.JetStream, c jetstream.StreamConfig) uint64 {
 	t.Helper()
 	c.Subjects = []string{"tally.closed." + c.Name}

@@ -23,9 +23,8 @@ import (
 	"github.com/tallylog/tally/internal/nats/natsfile"
 )
 
-// contract is what tally takes for granted of nats-server and no interface of it promises,
-// each with a test on the server of this build. docs/nats-server.md says where each is
-// needed, and what would happen without.
+// contract lists what tally assumes about nats-server beyond its documented interface, each with a test on the server
+// of this build. docs/nats-server.md says where each assumption is used, and what would fail without it.
 var contract = []struct {
 	promise string
 	hold    func(t *testing.T)
@@ -64,8 +63,8 @@ func TestServerContractIsDocumented(t *testing.T) {
 	mustBeDocumented(t, "Assumption", 3, promises)
 }
 
-// mustBeDocumented checks that a table of docs/nats-server.md, known by its first heading and
-// its number of columns, lists what the tests do, in their order.
+// mustBeDocumented fails unless a table of docs/nats-server.md, identified by its first heading and its number of
+// columns, lists the tests' promises in the same order.
 func mustBeDocumented(t *testing.T, heading string, columns int, promises []string) {
 	t.Helper()
 	var rows []string
@@ -75,11 +74,11 @@ func mustBeDocumented(t *testing.T, heading string, columns int, promises []stri
 		}
 	}
 	if !slices.Equal(promises, rows) {
-		t.Errorf("the page has\n%s\nthe tests have\n%s", strings.Join(rows, "\n"), strings.Join(promises, "\n"))
+		t.Errorf("got on the page\n%s\nwant\n%s", strings.Join(rows, "\n"), strings.Join(promises, "\n"))
 	}
 }
 
-// plain is a server without anything of tally's.
+// plain is a server without tally.
 type plain struct {
 	*server.Server
 	t   testing.TB
@@ -89,7 +88,7 @@ type plain struct {
 	log heard
 }
 
-// heard is a logger that keeps what the server says.
+// heard is a logger that keeps the server's messages.
 type heard struct {
 	mu    sync.Mutex
 	lines []string
@@ -141,7 +140,7 @@ func (p *plain) stop() {
 	p.WaitForShutdown()
 }
 
-// stream makes a stream of small blocks.
+// stream creates a stream of small blocks.
 func (p *plain) stream() jetstream.Stream {
 	p.t.Helper()
 	s, err := p.js.CreateStream(p.t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"tally.>"}, FirstSeq: 100, MaxBytes: 127_000})
@@ -191,10 +190,10 @@ func (p *plain) state(opts ...jetstream.StreamInfoOpt) jetstream.StreamState {
 
 func contractVersion(t *testing.T) {
 	if !natsfile.Known(server.VERSION) {
-		t.Errorf("nats-server %s is not known: docs/nats-server.md says how a version becomes known", server.VERSION)
+		t.Errorf("nats-server %s is not known: docs/nats-server.md says how to add a version", server.VERSION)
 	}
 	if natsfile.Known("2.150.0") || natsfile.Known("3.15.0") || natsfile.Known("") || !natsfile.Known("2.15.99") {
-		t.Error("versions are told apart by more or less than their minor")
+		t.Error("versions must differ exactly by their minor number")
 	}
 }
 
@@ -203,11 +202,11 @@ func contractFolders(t *testing.T) {
 	p.stream()
 	names, err := natsfile.Folders(p.dir)
 	if err != nil || fmt.Sprint(names) != "[S]" {
-		t.Fatalf("the streams are %v, %v", names, err)
+		t.Fatalf("got streams %v, %v", names, err)
 	}
 	stream := filepath.Join(natsfile.Streams(p.dir), "S")
 	if sum := string(mustReadFile(t, filepath.Join(stream, natsfile.SumFile))); sum != natsfile.Checksum("S", mustReadFile(t, filepath.Join(stream, natsfile.MetaFile))) {
-		t.Errorf("the checksum is %s", sum)
+		t.Errorf("got checksum %s", sum)
 	}
 }
 
@@ -215,14 +214,14 @@ func contractFirst(t *testing.T) {
 	p := runPlain(t, t.TempDir())
 	p.stream()
 	if first, err := natsfile.FirstSequence(p.dir, "S"); err != nil || first != 100 {
-		t.Errorf("the first sequence is %d, %v", first, err)
+		t.Errorf("got first sequence %d, %v", first, err)
 	}
 	if st := p.state(); st.LastSeq != 99 {
-		t.Errorf("before the first message: %+v", st)
+		t.Errorf("before the first message: got %+v", st)
 	}
 	p.publish(2)
 	if st := p.state(); st.FirstSeq != 100 || st.LastSeq != 101 {
-		t.Errorf("the state is %+v", st)
+		t.Errorf("got state %+v", st)
 	}
 }
 
@@ -233,7 +232,7 @@ func contractRecords(t *testing.T) {
 	for _, n := range p.blocks() {
 		data := mustReadFile(t, natsfile.Path(p.msgs(), n))
 		if last, sound := natsfile.Sound("S", n, data); !sound || last == 0 {
-			t.Errorf("block %d is not sound", n)
+			t.Errorf("block %d: not intact", n)
 		}
 	}
 	r, err := natsfile.NewReader(p.msgs(), "S", 100, 179, nil)
@@ -258,14 +257,14 @@ func contractRecords(t *testing.T) {
 	if _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
-	// Removed messages leave records, too: intact ones that are not messages any more.
+	// A removed message also leaves a record: an intact one that is no longer a message.
 	if err := errors.Join(s.DeleteMsg(t.Context(), 178), s.SecureDeleteMsg(t.Context(), 177)); err != nil {
 		t.Fatal(err)
 	}
 	n := slices.Max(p.blocks())
 	records, gaps := natsfile.Scan("S", n, mustReadFile(t, natsfile.Path(p.msgs(), n)))
 	if len(gaps) > 0 || slices.ContainsFunc(records, func(r natsfile.Record) bool { return r.Seq == 177 }) {
-		t.Errorf("after a removal: %v, %v", records, gaps)
+		t.Errorf("after a removal: got %v, %v", records, gaps)
 	}
 }
 
@@ -276,7 +275,7 @@ func contractAcknowledged(t *testing.T) {
 		p.publish(1)
 		n := slices.Max(p.blocks())
 		if last, sound := natsfile.Sound("S", n, mustReadFile(t, natsfile.Path(p.msgs(), n))); !sound || last != uint64(100+i) {
-			t.Fatalf("message %d is acknowledged, the block ends with %d (sound: %v)", 100+i, last, sound)
+			t.Fatalf("message %d was acknowledged: got a block that ends with %d (intact: %v)", 100+i, last, sound)
 		}
 	}
 }
@@ -291,25 +290,24 @@ func contractBlocks(t *testing.T) {
 		numbers := p.blocks()
 		for i, n := range numbers {
 			if n != numbers[0]+i {
-				t.Fatalf("the blocks are %v", numbers)
+				t.Fatalf("got blocks %v", numbers)
 			}
 			now[n] = mustReadFile(t, natsfile.Path(p.msgs(), n))
 		}
 		for n, old := range before {
 			_, later := before[n+1]
 			if !bytes.HasPrefix(now[n], old) || later && len(now[n]) != len(old) {
-				t.Fatalf("block %d was written to again", n)
+				t.Fatalf("block %d was written again", n)
 			}
 		}
 		before = now
 	}
 	if len(before) < 3 {
-		t.Errorf("%d blocks: the test showed nothing", len(before))
+		t.Errorf("got %d blocks: the test showed nothing", len(before))
 	}
 }
 
-// spoil damages the data of a record in the first block, as a disk does: the times of the
-// file say nothing.
+// spoil damages the data of a record in the first block, as a failing disk does: the times of the file stay.
 func (p *plain) spoil() (records int) {
 	p.t.Helper()
 	path := natsfile.Path(p.msgs(), p.blocks()[0])
@@ -326,12 +324,12 @@ func contractIndex(t *testing.T) {
 	p.publish(80)
 	p.stop()
 	if n, err := natsfile.Unindexed(p.dir, "S"); err != nil || n != 0 {
-		t.Fatalf("%d bytes are without index, %v", n, err)
+		t.Fatalf("got %d bytes without index, %v", n, err)
 	}
 	p.spoil()
 	p = runPlain(t, p.dir)
 	if st := p.state(); st.Msgs != 80 {
-		t.Errorf("the blocks were read: %+v", st)
+		t.Errorf("the blocks were read: got %+v", st)
 	}
 }
 
@@ -346,7 +344,7 @@ func contractReread(t *testing.T) {
 	}
 	p = runPlain(t, p.dir)
 	if st := p.state(); int(st.Msgs) != 80-n+1 || st.FirstSeq != 100 || st.LastSeq != 179 {
-		t.Errorf("of %d records in the block one is sound, the state is %+v", n, st)
+		t.Errorf("one of %d records in the block is intact: got state %+v", n, st)
 	}
 }
 
@@ -370,11 +368,11 @@ func contractDeleted(t *testing.T) {
 		st := p.state(jetstream.WithDeletedDetails(true))
 		for seq := first; seq < 180; seq++ {
 			if seq <= st.LastSeq && !slices.Contains(st.Deleted, seq) {
-				t.Fatalf("with an index %v: %d is gone, the state is %+v", index, seq, st)
+				t.Fatalf("with an index %v: message %d is missing: got state %+v", index, seq, st)
 			}
 		}
 		if st.NumDeleted != len(st.Deleted) || int(st.Msgs) != int(first-100) {
-			t.Errorf("with an index %v: %d messages, %d deleted, %d listed", index, st.Msgs, st.NumDeleted, len(st.Deleted))
+			t.Errorf("with an index %v: got %d messages, %d deleted, %d listed", index, st.Msgs, st.NumDeleted, len(st.Deleted))
 		}
 		p.stop()
 	}
@@ -388,17 +386,17 @@ func contractReopen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := natsfile.Unindexed(p.dir, "S"); err != nil || n != 0 {
-		t.Errorf("%d bytes are without index, %v", n, err)
+		t.Errorf("got %d bytes without index, %v", n, err)
 	}
 	if js, err := p.Jsz(&server.JSzOptions{Accounts: true, Streams: true}); err != nil || slices.ContainsFunc(js.AccountDetails, func(a *server.AccountDetail) bool { return len(a.Streams) > 0 }) {
-		t.Errorf("the stream is open: %v", err)
+		t.Errorf("the stream is open: got %v", err)
 	}
 	if err := p.GlobalAccount().EnableJetStream(nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	p.publish(1)
 	if st := p.state(); st.Msgs != 81 || st.LastSeq != 180 {
-		t.Errorf("the state is %+v", st)
+		t.Errorf("got state %+v", st)
 	}
 }
 
@@ -409,7 +407,7 @@ func contractFailedWrite(t *testing.T) {
 	if err := os.Rename(p.msgs(), p.msgs()+".away"); err != nil {
 		t.Fatal(err)
 	}
-	for range 80 { // until it wants another block
+	for range 80 { // until the server begins another block
 		if err := p.nc.Publish("tally.x", make([]byte, 1000)); err != nil {
 			t.Fatal(err)
 		}
@@ -422,7 +420,7 @@ func contractFailedWrite(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("the server said %q", p.log.lines)
+		return fmt.Errorf("got server log %q", p.log.lines)
 	})
 }
 
@@ -432,24 +430,24 @@ func contractShutdown(t *testing.T) {
 	p.publish(5)
 	c := server.JetStreamConfig{StoreDir: p.dir, Strict: true}
 	if err := p.ShutdownJetStream(); err != nil || p.JetStreamEnabled() {
-		t.Fatalf("it goes on: %v", err)
+		t.Fatalf("the server still runs: got %v", err)
 	}
 	p.log.mu.Lock()
 	said := slices.Clone(p.log.lines)
 	p.log.mu.Unlock()
 	if !slices.Contains(said, "JetStream Shutdown") {
-		t.Errorf("the server said %q", said)
+		t.Errorf("got server log %q", said)
 	}
 	if err := p.EnableJetStream(&c); err != nil {
 		t.Fatal(err)
 	}
 	p.publish(5)
 	if info, err := p.js.Stream(t.Context(), "S"); err != nil || info.CachedInfo().State.Msgs != 10 {
-		t.Errorf("the stream: %v", err)
+		t.Errorf("the stream: got %v", err)
 	}
 }
 
-// byName lets clients into the account that has their name.
+// byName assigns each client to the account with its name.
 type byName struct{ server func() *server.Server }
 
 func (b byName) Check(c server.ClientAuthentication) bool {
@@ -460,7 +458,7 @@ func (b byName) Check(c server.ClientAuthentication) bool {
 	return err == nil
 }
 
-// greet connects in the name of a user, and returns what the server says to that.
+// greet connects with a user's name, and returns the server's greeting.
 func greet(t *testing.T, s *server.Server, user string) string {
 	t.Helper()
 	c, err := s.InProcessConn()
@@ -496,7 +494,7 @@ func contractRegister(t *testing.T) {
 		return nats.Connect("", nats.InProcessServer(s), nats.UserInfo(user, ""))
 	}
 	if said := greet(t, s, "late"); !strings.Contains(said, "Authorization Violation") {
-		t.Fatalf("a client without an account is told %q", said)
+		t.Fatalf("a client without an account: got %q", said)
 	}
 	account, err := s.RegisterAccount("late")
 	if err != nil {
@@ -524,11 +522,11 @@ func contractRegister(t *testing.T) {
 		_, err = late.Request("ask", nil, 10*time.Second)
 	}
 	if err != nil {
-		t.Errorf("a service of another account: %v", err)
+		t.Errorf("a service of another account: got %v", err)
 	}
 	err = errors.Join(late.Publish("no", nil), late.Flush())
 	if err != nil || late.LastError() == nil {
-		t.Errorf("what its permissions deny is let through: %v", err)
+		t.Errorf("a publish that the permissions deny: got %v", err)
 	}
 }
 
@@ -539,7 +537,7 @@ func contractConflict(t *testing.T) {
 	_, err := p.js.Publish(t.Context(), "tally.1", nil, jetstream.WithExpectLastSequencePerSubject(7))
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	if !ok || api.ErrorCode != 10071 || !regexp.MustCompile(`^[^:]*: 104$`).MatchString(api.Description) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want a conflict", err)
 	}
 }
 
@@ -576,7 +574,7 @@ func contractBatch(t *testing.T) {
 	p.stream()
 	p.publish(9)
 	if sizes, said := p.ask(`{"batch":3,"max_bytes":100000}`); len(sizes) != 3 || said != "409 Batch Completed" {
-		t.Errorf("%v, %q", sizes, said)
+		t.Errorf("got sizes %v, status %q", sizes, said)
 	}
 }
 
@@ -590,7 +588,7 @@ func contractFull(t *testing.T) {
 		total += n
 	}
 	if again, said := p.ask(fmt.Sprintf(`{"batch":9,"max_bytes":%d}`, total)); len(again) != 3 || said != "" {
-		t.Errorf("%v of %d bytes, %q", again, total, said)
+		t.Errorf("got sizes %v of %d bytes, status %q", again, total, said)
 	}
 }
 
@@ -636,19 +634,19 @@ func contractAccounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(m.Reply, "_R_.") {
-		t.Errorf("the reply subject is %q", m.Reply)
+		t.Errorf("got reply subject %q", m.Reply)
 	}
 	if err := m.Respond([]byte("a")); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := there.NextMsg(10 * time.Second); err != nil || string(m.Data) != "a" {
-		t.Errorf("the answer: %v", err)
+		t.Errorf("the answer: got %v", err)
 	}
 	if err := mine.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	if n, _, _ := here.Pending(); n != 0 {
-		t.Error("the answer came to the answerer's own account, too")
+		t.Error("the answer also reached the responder's own account")
 	}
 }
 

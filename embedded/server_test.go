@@ -47,7 +47,7 @@ func mustClose(t *testing.T, s *embedded.Server) {
 	}
 }
 
-// appender is a log, or that of a store.
+// appender is a log or a store.
 type appender interface {
 	Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error)
 }
@@ -82,7 +82,7 @@ func TestReopenKeepsEverything(t *testing.T) {
 			id := fmt.Sprint(round, "-", i)
 			ack := mustAppend(t, srv.Log(), s, turn(id, "x"))
 			if ack.Durability != log.Durable {
-				t.Fatalf("an ack is %v, want durable", ack.Durability)
+				t.Fatalf("got durability %v, want durable", ack.Durability)
 			}
 			want = append(want, id)
 		}
@@ -90,11 +90,11 @@ func TestReopenKeepsEverything(t *testing.T) {
 			t.Fatalf("round %d: got %v, want %v", round, got, want)
 		}
 		if again := mustAppend(t, srv.Log(), s, turn("0-0", "x")); !again.Duplicate || again.Last != 1 {
-			t.Fatalf("round %d: the first event again: %+v", round, again)
+			t.Fatalf("round %d: the first event again: got %+v, want a duplicate", round, again)
 		}
 		mustClose(t, srv)
 		if _, err := os.Stat(filepath.Join(dir, "owner.json")); !errors.Is(err, fs.ErrNotExist) {
-			t.Fatalf("owner.json after a clean stop: %v", err)
+			t.Fatalf("owner.json after a clean stop: got %v, want none", err)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func TestOneOwner(t *testing.T) {
 	_, err := embedded.Start(t.Context(), embedded.ServerOptions{Dir: dir, NoSync: true})
 	owned, ok := errors.AsType[*embedded.OwnedError](err)
 	if !ok || owned.PID != os.Getpid() || owned.URL != first.URL() {
-		t.Fatalf("a second owner: %v, want an OwnedError with %d and %s", err, os.Getpid(), first.URL())
+		t.Fatalf("a second owner: got %v, want an OwnedError with %d and %s", err, os.Getpid(), first.URL())
 	}
 	mustAppend(t, first.Log(), events.Session("", "s"), turn("", "still serving"))
 	mustClose(t, first)
@@ -114,26 +114,26 @@ func TestOneOwner(t *testing.T) {
 
 func TestStartNeedsADirectory(t *testing.T) {
 	if _, err := embedded.Start(t.Context(), embedded.ServerOptions{}); err == nil {
-		t.Fatal("no error without a directory")
+		t.Fatal("no directory: got no error")
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := embedded.Start(t.Context(), embedded.ServerOptions{Dir: file}); err == nil {
-		t.Fatal("no error on a file")
+		t.Fatal("a file as the directory: got no error")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if s, err := embedded.Start(ctx, embedded.ServerOptions{Dir: t.TempDir()}); err == nil {
-		s.Close() // it was faster than the look at the context
+		s.Close() // the start was faster than the check of the context
 	}
 }
 
 func TestAttach(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir}); !isNoOwner(err) {
-		t.Fatalf("without an owner: %v", err)
+		t.Fatalf("without an owner: got %v", err)
 	}
 	srv := mustStart(t, embedded.ServerOptions{Dir: dir})
 	a, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir})
@@ -145,7 +145,7 @@ func TestAttach(t *testing.T) {
 	mustAppend(t, srv.Log(), s, turn("by the owner", "x"))
 	ack := mustAppend(t, a.Log(), s, turn("by the other", "x"))
 	if ack.Last != 2 || ack.Durability != log.Durable || a.OwnerPID() != os.Getpid() || a.URL() != srv.URL() {
-		t.Fatalf("attached: %+v of %d at %s", ack, a.OwnerPID(), a.URL())
+		t.Fatalf("attached: got %+v of %d at %s", ack, a.OwnerPID(), a.URL())
 	}
 	for _, l := range []*log.Log{srv.Log(), a.Log()} {
 		if got := fmt.Sprint(mustRead(t, l, events.Range{Subject: s})); got != "[by the owner by the other]" {
@@ -156,10 +156,10 @@ func TestAttach(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if _, err := a.Log().Append(ctx, s, log.Any, turn("", "x")); !errors.Is(err, log.ErrUnavailable) && !errors.Is(err, log.ErrUnknown) {
-		t.Fatalf("after the owner's end: %v", err)
+		t.Fatalf("after the owner's end: got %v", err)
 	}
 	if _, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir}); !isNoOwner(err) {
-		t.Fatalf("after the owner's end: %v", err)
+		t.Fatalf("after the owner's end: got %v", err)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestOnlyThisUserOnThisMachine(t *testing.T) {
 	srv := mustStart(t, embedded.ServerOptions{Dir: dir, NoSync: true})
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(srv.URL(), "nats://"))
 	if err != nil || host != "127.0.0.1" {
-		t.Fatalf("the server listens on %q (%v)", srv.URL(), err)
+		t.Fatalf("got server address %q (%v)", srv.URL(), err)
 	}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -186,7 +186,7 @@ func TestOnlyThisUserOnThisMachine(t *testing.T) {
 		}
 		if c, err := net.DialTimeout("tcp", net.JoinHostPort(ip.IP.String(), port), time.Second); err == nil {
 			c.Close()
-			t.Fatalf("the server answers at %v", ip.IP)
+			t.Fatalf("the server listens at %v, want no answer", ip.IP)
 		}
 	}
 	if runtime.GOOS == "windows" {
@@ -195,20 +195,20 @@ func TestOnlyThisUserOnThisMachine(t *testing.T) {
 	for name, want := range map[string]fs.FileMode{"": 0o700, "owner.json": 0o600, "lock": 0o600, "mark": 0o600} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || info.Mode().Perm() != want {
-			t.Fatalf("%q has mode %v (%v), want %v", name, info.Mode().Perm(), err, want)
+			t.Fatalf("%q: got mode %v (%v), want %v", name, info.Mode().Perm(), err, want)
 		}
 	}
 	var o struct{ Token string }
 	text, err := os.ReadFile(filepath.Join(dir, "owner.json"))
 	if err != nil || json.Unmarshal(text, &o) != nil || len(o.Token) < 16 {
-		t.Fatalf("owner.json holds %s (%v)", text, err)
+		t.Fatalf("got owner.json %s (%v)", text, err)
 	}
 	wrong := strings.Replace(string(text), o.Token, strings.Repeat("x", len(o.Token)), 1)
 	if err := os.WriteFile(filepath.Join(dir, "owner.json"), []byte(wrong), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir}); !isNoOwner(err) {
-		t.Fatalf("with a wrong token: %v", err)
+		t.Fatalf("with a wrong token: got %v", err)
 	}
 }
 
@@ -217,12 +217,12 @@ func TestPrivateServerDoesNotListen(t *testing.T) {
 	srv := mustStart(t, embedded.ServerOptions{Dir: dir, NoSync: true, Private: true})
 	mustAppend(t, srv.Log(), events.Session("", "s"), turn("", "x"))
 	if _, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir}); srv.URL() != "" || !isNoOwner(err) {
-		t.Fatalf("a private server at %q: %v", srv.URL(), err)
+		t.Fatalf("a private server: got address %q, %v", srv.URL(), err)
 	}
 }
 
-// The server takes no stream back whose description is damaged, or was being changed
-// when the process was killed: then what stood there before is put back.
+// If the description of a stream is damaged, or was being changed at a kill, the server drops the stream. A start
+// restores the description from a copy.
 func TestDescriptionOfAStreamIsMended(t *testing.T) {
 	for name, damage := range map[string]func(meta, sum string) error{
 		"a bit":                   func(meta, _ string) error { return flip(meta) },
@@ -241,7 +241,7 @@ func TestDescriptionOfAStreamIsMended(t *testing.T) {
 			}
 			srv = mustStart(t, embedded.ServerOptions{Dir: dir})
 			if ack := mustAppend(t, srv.Log(), events.Session("", "s"), turn("second", "x")); ack.Last != 2 {
-				t.Errorf("appended at %v", ack.Last)
+				t.Errorf("got offset %v", ack.Last)
 			}
 			if got := mustRead(t, srv.Log(), events.Range{}); fmt.Sprint(got) != "[first second]" {
 				t.Errorf("got %v", got)
@@ -250,8 +250,8 @@ func TestDescriptionOfAStreamIsMended(t *testing.T) {
 	}
 }
 
-// A power cut may leave of a stream that was just created nothing but names. It is not
-// missed, and not in the way.
+// After a power cut, a stream that was just created may consist of empty files. A start removes it and reports no
+// loss.
 func TestStreamThatWasNotBorn(t *testing.T) {
 	dir := t.TempDir()
 	srv := mustStart(t, embedded.ServerOptions{Dir: dir})
@@ -264,7 +264,7 @@ func TestStreamThatWasNotBorn(t *testing.T) {
 	}
 	srv = mustStart(t, embedded.ServerOptions{Dir: dir})
 	if ack := mustAppend(t, srv.Log(), events.Session("", "s"), turn("second", "x")); ack.Last != 2 {
-		t.Errorf("appended at %v", ack.Last)
+		t.Errorf("got offset %v", ack.Last)
 	}
 }
 

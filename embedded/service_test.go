@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 )
 
-// wireExample returns the request and the answer that docs/wire.md shows.
+// wireExample returns the request and the answer in docs/wire.md.
 func wireExample(t *testing.T) (subject, request, answer string) {
 	t.Helper()
 	doc, err := os.ReadFile("../docs/wire.md")
@@ -24,13 +24,12 @@ func wireExample(t *testing.T) (subject, request, answer string) {
 	subject, rest, ok2 := strings.Cut(block, "\n")
 	request, answer, ok3 := strings.Cut(rest, "\n\n")
 	if !ok || !ok2 || !ok3 {
-		t.Fatal("docs/wire.md shows no request")
+		t.Fatal("docs/wire.md has no request")
 	}
 	return subject, request, answer
 }
 
-// A client that knows nothing but docs/wire.md and owner.json appends, is refused,
-// and learns how far the store is durable.
+// A client that knows only docs/wire.md and owner.json can append, gets refusals, and reads the durable offset.
 func TestServiceSpeaksAsDocumented(t *testing.T) {
 	dir := t.TempDir()
 	s := mustStart(t, embedded.ServerOptions{Dir: dir})
@@ -50,14 +49,14 @@ func TestServiceSpeaksAsDocumented(t *testing.T) {
 	}
 	subject, request, answer := wireExample(t)
 	if m := ask(subject, request); string(m.Data) != answer {
-		t.Fatalf("answered %s, the document says %s", m.Data, answer)
+		t.Fatalf("got answer %s, want %s", m.Data, answer)
 	}
 	var again struct{ Duplicate bool }
 	if m := ask(subject, request); json.Unmarshal(m.Data, &again) != nil || !again.Duplicate {
-		t.Errorf("the same request again: %s", m.Data)
+		t.Errorf("the same request again: got %s", m.Data)
 	}
 	if m := ask("tally.api.v1.watermark", ""); string(m.Data) != `{"durable":1}` {
-		t.Errorf("the watermark: %s", m.Data)
+		t.Errorf("the watermark: got %s", m.Data)
 	}
 	for name, c := range map[string]struct{ request, code string }{
 		"no JSON":      {`{`, "invalid"},
@@ -72,14 +71,14 @@ func TestServiceSpeaksAsDocumented(t *testing.T) {
 				Error struct{ Code, Message string }
 			}
 			if err := json.Unmarshal(m.Data, &reply); err != nil || reply.Error.Code != c.code || reply.Error.Message == "" {
-				t.Errorf("answered %s, want the code %s", m.Data, c.code)
+				t.Errorf("got %s, want the code %s", m.Data, c.code)
 			}
 			if m.Header.Get("Nats-Service-Error-Code") != c.code || m.Header.Get("Nats-Service-Error") == "" {
-				t.Errorf("headers %v", m.Header)
+				t.Errorf("got headers %v", m.Header)
 			}
 		})
 	}
 	if head, err := s.Log().Head(t.Context()); err != nil || head != 1 {
-		t.Errorf("head is %v, %v: something refused was stored", head, err)
+		t.Errorf("got head %v, %v: a refused event was stored", head, err)
 	}
 }

@@ -14,14 +14,14 @@ import (
 
 // The owner's log keeps every promise while one sync covers many appends.
 func TestOwnerKeepsThePromises(t *testing.T) {
-	testkit.NotUnderRace(t) // as part of TestAttachedToSegmentsKeepsThePromises it runs there
+	testkit.NotUnderRace(t) // TestAttachedToSegmentsKeepsThePromises runs the same code there
 	t.Parallel()
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		return mustStart(t, embedded.ServerOptions{Dir: t.TempDir()}).Log()
 	})
 }
 
-// So does the log of a process that appends through the owner.
+// The log of a process that appends through the owner keeps every promise.
 func TestAttachedKeepsThePromises(t *testing.T) {
 	testkit.OnlySoak(t) // TestAttachedToSegmentsKeepsThePromises
 	t.Parallel()
@@ -37,7 +37,7 @@ func TestAttachedKeepsThePromises(t *testing.T) {
 	})
 }
 
-// Both do so while segments are begun all the time.
+// Both logs keep every promise while segments begin all the time.
 func TestSegmentsKeepThePromises(t *testing.T) {
 	testkit.OnlySoak(t) // TestAttachedToSegmentsKeepsThePromises
 	t.Parallel()
@@ -61,12 +61,13 @@ func TestAttachedToSegmentsKeepsThePromises(t *testing.T) {
 	})
 }
 
-// tiny returns the options of a store that begins a segment every few appends, and often opens its server's streams again.
+// tiny returns the options of a store that begins a segment every few appends, and often opens its server's streams
+// again.
 func tiny(dir string) embedded.ServerOptions {
 	return embedded.ServerOptions{Dir: dir, SegmentBytes: 2 << 10, RereadBytes: 32 << 10}
 }
 
-// mustReadToken reads what owner.json tells other processes of this user.
+// mustReadToken reads the user and the password in owner.json.
 func mustReadToken(t *testing.T, dir string) (user, password string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "owner.json"))

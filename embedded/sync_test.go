@@ -14,8 +14,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// badDisk has every sync of a whole directory fail while the result is true, until the
-// test is over. Servers are started after it and closed before.
+// badDisk makes every sync of a whole directory fail while the result is true, until the test ends. Servers start
+// after it and close before.
 func badDisk(t *testing.T) *atomic.Bool {
 	bad := new(atomic.Bool)
 	wholeTree = func(dir string) error {
@@ -48,20 +48,20 @@ func appendOne(t *testing.T, s *Server, id string) log.Ack {
 	return ack
 }
 
-// What an earlier owner left is made durable before anything is acknowledged: a store of
-// which that cannot be had does not start.
+// A start makes durable what an earlier owner left, before it acknowledges anything. If that fails, the store does not
+// start.
 func TestStartSyncsWhatWasLeft(t *testing.T) {
 	syncedStarts(t, func(t *testing.T, o ServerOptions) {
 		badDisk(t).Store(true)
 		if s, err := Start(t.Context(), o); err == nil {
 			s.Close()
-			t.Error("a store was opened of which nobody knows what is on the disk")
+			t.Error("start with a failed sync: got no error")
 		}
 	})
 }
 
-// The last sync is behind the end of the server, and one that fails is said: the stop was
-// none, and the next start looks through everything.
+// The last sync follows the end of the server. If it fails, the stop reports an error, and the next start checks
+// everything.
 func TestStopAfterAnErrorIsNotClean(t *testing.T) {
 	syncedStarts(t, func(t *testing.T, o ServerOptions) {
 		bad := badDisk(t)
@@ -72,11 +72,11 @@ func TestStopAfterAnErrorIsNotClean(t *testing.T) {
 		appendOne(t, s, "1")
 		bad.Store(true)
 		if err := s.Close(); err == nil {
-			t.Error("nobody noticed that the end of the log is not on the disk")
+			t.Error("stop with a failed sync: got no error")
 		}
 		bad.Store(false)
 		if m, err := s.readMark(); err != nil || m.Clean {
-			t.Errorf("the mark is %+v, %v", m, err)
+			t.Errorf("got mark %+v, %v", m, err)
 		}
 		if s, err = Start(t.Context(), o); err != nil {
 			t.Fatal(err)
@@ -85,13 +85,12 @@ func TestStopAfterAnErrorIsNotClean(t *testing.T) {
 			t.Error(err)
 		}
 		if m, err := s.readMark(); err != nil || !m.Clean {
-			t.Errorf("after a stop in order the mark is %+v, %v", m, err)
+			t.Errorf("after a clean stop: got mark %+v, %v", m, err)
 		}
 	})
 }
 
-// The server syncs each message where it was asked to, or where one sync for many is not
-// known to be enough.
+// The server syncs each message if the options say so, or if one sync for many messages is not known to suffice.
 func TestSyncEach(t *testing.T) {
 	syncedStarts(t, func(t *testing.T, o ServerOptions) {
 		s, err := Start(t.Context(), o)
@@ -100,13 +99,12 @@ func TestSyncEach(t *testing.T) {
 		}
 		defer s.Close()
 		if got, want := SyncsAlways(s), o.SyncEach || !storedir.GroupSyncs(o.Dir); got != want || want != (s.blocks == nil) {
-			t.Errorf("the server syncs each message: %v, want %v", got, want)
+			t.Errorf("got a sync for each message %v, want %v", got, want)
 		}
 	})
 }
 
-// Whatever was acknowledged stands in the watermark, as it is when the process is killed
-// now.
+// The watermark includes every acknowledged record, also after a kill at this point.
 func TestWatermarkHasWhatWasAcknowledged(t *testing.T) {
 	syncedStarts(t, func(t *testing.T, o ServerOptions) {
 		s, err := Start(t.Context(), o)
@@ -129,14 +127,14 @@ func TestWatermarkHasWhatWasAcknowledged(t *testing.T) {
 				t.Fatal(err)
 			}
 			if w.get() < ack.Last || ack.Durability != log.Durable {
-				t.Errorf("%v is acknowledged as %v, the watermark is %v", ack.Last, ack.Durability, w.get())
+				t.Errorf("%v was acknowledged as %v: got watermark %v", ack.Last, ack.Durability, w.get())
 			}
 			w.close()
 		}
 	})
 }
 
-// A store of which a write or a sync failed takes nothing until it was mended.
+// After a failed write or sync, a store accepts no append until it is repaired.
 func TestSickStoreTakesNothing(t *testing.T) {
 	h := newHealth(&room{dir: t.TempDir(), reserve: 1})
 	if err := h.check(); err != nil {
@@ -145,13 +143,13 @@ func TestSickStoreTakesNothing(t *testing.T) {
 	h.heard("JetStream failed to store a msg on stream '$G > TALLY_1': no space left on device")
 	for range 2 {
 		if err := h.check(); !errors.Is(err, log.ErrUnavailable) {
-			t.Errorf("a store that could not write: %v", err)
+			t.Errorf("after a failed write: got %v", err)
 		}
 	}
 	select {
 	case <-h.kick:
 	default:
-		t.Error("nobody mends it")
+		t.Error("after a failed write: got no repair")
 	}
 	h.mended()
 	if err := h.check(); err != nil {
@@ -159,24 +157,24 @@ func TestSickStoreTakesNothing(t *testing.T) {
 	}
 	h.fail(errors.New("input/output error"))
 	if err := h.check(); !errors.Is(err, log.ErrUnavailable) {
-		t.Errorf("a store of which a sync failed: %v", err)
+		t.Errorf("after a failed sync: got %v", err)
 	}
 
-	// So it is in a store: an append is refused before anything of it is stored.
+	// An append is refused before any part of it is stored.
 	s, err := Start(t.Context(), ServerOptions{Dir: t.TempDir(), Private: true, NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	s.unwatch() // nobody mends it
+	s.unwatch() // no repair from here on
 	s.watching.Wait()
 	s.health.fail(errors.New("input/output error"))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if _, err := s.Log().Append(ctx, events.Session("", "s"), log.Any, events.Event{Source: "test://sync", Type: "com.example.x", Data: []byte("1")}); !errors.Is(err, log.ErrUnavailable) {
-		t.Errorf("appended: %v", err)
+		t.Errorf("append: got %v", err)
 	}
 	if head, err := s.Log().Head(t.Context()); err != nil || head != 0 {
-		t.Errorf("stored up to %v, %v", head, err)
+		t.Errorf("got head %v, %v", head, err)
 	}
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// What was acknowledged as durable and is gone from the end of the log, or with the whole
-// log, is named to the first process that opens the store, whatever it reads first, and
-// to every later one.
+// If acknowledged durable records are missing at the end of the log, or the whole log is missing, each process that
+// opens the store gets the loss reported, whatever it reads first.
 func TestLostTailIsNamedAtOnce(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
@@ -41,7 +40,7 @@ func TestLostTailIsNamedAtOnce(t *testing.T) {
 				"the half of it":   func(dir string) error { return halve(newest(lastBlocks(t, dir))) },
 				"the log":          func(dir string) error { return removeAll(dir, "jetstream", "mark") },
 			}
-			if name == "closed" { // else nobody wrote down anywhere else how long the log was
+			if name == "closed" { // otherwise no other file has the length of the log
 				takes["the blocks and the watermark"] = func(dir string) error { return errors.Join(removeAll(dir, "watermark"), removeBlocks(dir)) }
 			}
 			for taken, take := range takes {
@@ -61,7 +60,7 @@ func TestLostTailIsNamedAtOnce(t *testing.T) {
 						}
 						mustBeNamed(t, s, events.Range{}, n, fmt.Sprint("round ", round))
 						if ack := mustAppend(t, s.Log(), events.Session("", "new"), turn(fmt.Sprint("new-", round), "x")); ack.Last <= n {
-							t.Errorf("%v was given away again", ack.Last)
+							t.Errorf("offset %v was assigned again", ack.Last)
 						}
 						mustClose(t, s)
 					}
@@ -71,8 +70,8 @@ func TestLostTailIsNamedAtOnce(t *testing.T) {
 	}
 }
 
-// mustBeNamed reads a range, forwards and backwards: what it had of the first n records is
-// there or named. Turn i is of session i%3.
+// mustBeNamed reads a range, forwards and backwards. It fails unless each of the first n records in the range is
+// returned or reported as lost. Turn i is of session i%3.
 func mustBeNamed(t *testing.T, s *embedded.Server, r events.Range, n int, where string) {
 	t.Helper()
 	for name, read := range map[string]iter.Seq2[events.Record, error]{"read": s.Log().Read(t.Context(), r), "read back": s.Log().ReadBack(t.Context(), r)} {
@@ -86,22 +85,22 @@ func mustBeNamed(t *testing.T, s *embedded.Server, r events.Range, n int, where 
 				rec.Offset = damage.Offset
 			}
 			if seen[rec.Offset] {
-				t.Errorf("%s: %s %v: %v is there twice", where, name, r.Subject, rec.Offset)
+				t.Errorf("%s: %s %v: %v was returned twice", where, name, r.Subject, rec.Offset)
 			}
 			seen[rec.Offset] = true
 		}
 		for i := range n {
 			if of := events.Session("", fmt.Sprint("s", i%3)); !seen[events.Offset(i+1)] && (r.Subject == events.Subject{} || r.Subject == of) {
-				t.Errorf("%s: %s %v lacks @%d, and does not say so", where, name, r.Subject, i+1)
+				t.Errorf("%s: %s %v lacks @%d without a report", where, name, r.Subject, i+1)
 				break
 			}
 		}
 	}
 	for i := range n {
 		if rec, err := s.Log().Record(t.Context(), events.Offset(i+1)); err == nil && rec.ID != fmt.Sprint("turn-", i) {
-			t.Errorf("%s: @%d is %s", where, i+1, rec.ID)
+			t.Errorf("%s: @%d: got %s", where, i+1, rec.ID)
 		} else if _, damaged := errors.AsType[*events.DamageError](err); err != nil && !damaged {
-			t.Errorf("%s: @%d: %v", where, i+1, err)
+			t.Errorf("%s: @%d: got %v", where, i+1, err)
 		}
 	}
 }
@@ -136,7 +135,7 @@ func removeAll(dir string, names ...string) error {
 	return nil
 }
 
-// removeBlocks takes the records of a stream, and leaves its description.
+// removeBlocks removes the records of a stream, and leaves its description.
 func removeBlocks(dir string) error {
 	msgs, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "TALLY_1", "msgs"))
 	if err != nil || len(msgs) != 1 {

@@ -21,7 +21,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// The owner answers the processes that can read the store's directory, and no user of a server.
+// The owner answers questions about trees from processes that can read the store's directory, and from no user of a
+// server.
 func TestTreeDesk(t *testing.T) {
 	n := newNoted(t, "")
 	url := ""
@@ -45,18 +46,18 @@ func TestTreeDesk(t *testing.T) {
 		for _, verb := range append(verbs, "x", "*") {
 			subject := "tally.api.v1.tree." + verb
 			if !nc.refused(t, func() error { return nc.Publish(subject, []byte(`{"name":"notes"}`)) }) {
-				t.Errorf("a user may publish to %s", subject)
+				t.Errorf("publishing to %s as a user: got no error", subject)
 			}
 			if !nc.refused(t, func() error { _, err := nc.SubscribeSync(subject); return err }) {
-				t.Errorf("a user hears %s", subject)
+				t.Errorf("subscribing to %s as a user: got no error", subject)
 			}
 		}
 		if _, err := nc.Request("tally.api.v1.tree.pull", []byte(`{"name":"notes"}`), 200*time.Millisecond); err == nil {
-			t.Error("tree.pull is answered")
+			t.Error("tree.pull as a user: got an answer")
 		}
-		// Subjects for keepers lead out of no account.
+		// Requests to keepers' subjects do not leave the account.
 		if m, err := nc.Request("tally.keep.v1.x.y.z.pull", []byte(`{"name":"notes"}`), 5*time.Second); !errors.Is(err, nats.ErrNoResponders) {
-			t.Errorf("%v, %v", m, err)
+			t.Errorf("got %v, %v, want no responders", m, err)
 		}
 	})
 	nc := mustConnect(t, of.URL, nats.UserInfo(user, password))
@@ -71,7 +72,7 @@ func TestTreeDesk(t *testing.T) {
 	t.Run("an attached process is answered", func(t *testing.T) {
 		for _, verb := range verbs[:len(verbs)-1] {
 			if said := ask(verb, `{"name":"notes"}`); strings.Contains(said, `"error"`) || !strings.Contains(said, `"tree":"notes"`) {
-				t.Errorf("%s: %s", verb, said)
+				t.Errorf("%s: got %s", verb, said)
 			}
 		}
 	})
@@ -81,16 +82,16 @@ func TestTreeDesk(t *testing.T) {
 		}
 		for _, question := range []string{`{}`, `{"name":"other"}`, `{"tree":"other-00000000"}`, `{"tree":"../x"}`, `{"tree":".."}`, `{"tree":"` + n.folder + `"}`} {
 			if said := ask("pull", question); !strings.Contains(said, `"kind":"notFound"`) || strings.Contains(said, "secret text") {
-				t.Errorf("%s: %s", question, said)
+				t.Errorf("%s: got %s", question, said)
 			}
 		}
 		for _, question := range []string{``, `[]`, `{"name":"` + strings.Repeat("x", 9<<10) + `"}`} {
 			if said := ask("pull", question); !strings.Contains(said, `"error"`) {
-				t.Errorf("%.20q: %s", question, said)
+				t.Errorf("%.20q: got %s", question, said)
 			}
 		}
 		if said := ask("format", `{"name":"notes"}`); !strings.Contains(said, "cannot be asked") {
-			t.Errorf("a verb that there is not: %s", said)
+			t.Errorf("an unknown verb: got %s", said)
 		}
 	})
 	conflict := events.Document(st.Namespace(), "conflict", "1f0c")
@@ -100,11 +101,11 @@ func TestTreeDesk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := n.ask(keeper.VerbResolve); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("a conflict that nobody named: %v", err)
+		t.Errorf("a question without a conflict's name: got %v", err)
 	}
 }
 
-// Where an owner was killed, anybody may listen at its address by now: no process asks there.
+// After an owner was killed, another program may listen at its address. No process asks it.
 func TestTreeDeskOfStranger(t *testing.T) {
 	n := newNoted(t, "mode = \"sync\"\n")
 	st := n.keeps()
@@ -143,17 +144,17 @@ func TestTreeDeskOfStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	if said, err := n.ask(keeper.VerbState); !errors.Is(err, log.ErrUnavailable) || said.Status.PID != 0 || said.Status.Files != 1 {
-		t.Errorf("%+v, %v", said.Status, err)
+		t.Errorf("got %+v, %v", said.Status, err)
 	}
 	select {
 	case <-met:
-		t.Error("a stranger is asked")
+		t.Error("another program at the owner's address was asked")
 	default:
 	}
 }
 
-// Beside a server that others run, a tree is asked about at a subject that nobody guesses, and the
-// keeper answers to inboxes alone: a stranger could have its answer stored otherwise.
+// Beside a server that others run, requests about a tree go to a subject that cannot be guessed. The keeper answers
+// only to inboxes: a stranger could store its answer elsewhere by another reply subject.
 func TestTreeBeside(t *testing.T) {
 	n := newNoted(t, "mode = \"async\"\n")
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(filepath.Dir(n.dir), "cache"))
@@ -167,7 +168,7 @@ func TestTreeBeside(t *testing.T) {
 		return keeper.Ask(t.Context(), c, c.Trees[0], verb, keeper.Question{})
 	}
 	if _, err := ask(keeper.VerbPull); !errors.Is(err, log.ErrUnavailable) {
-		t.Errorf("nobody keeps it: %v", err)
+		t.Errorf("a tree without a keeper: got %v", err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	kept := make(chan error, 1)
@@ -186,7 +187,7 @@ func TestTreeBeside(t *testing.T) {
 	}
 	n.shows("a", "one")
 	if err := keeper.Keep(t.Context(), st, c, notesOf, nil); err == nil || !strings.Contains(err.Error(), "keeps it already") {
-		t.Errorf("it is kept twice: %v", err)
+		t.Errorf("a second keeper: got %v", err)
 	}
 	var question *nats.Msg
 	n.until("a question is heard", func() bool {
@@ -208,23 +209,23 @@ func TestTreeBeside(t *testing.T) {
 	if err := errors.Join(nc.PublishRequest(question.Subject, aim, question.Data), nc.Publish(question.Subject, question.Data), nc.Flush()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ask(keeper.VerbState); err != nil { // what is asked last is answered last
+	if _, err := ask(keeper.VerbState); err != nil { // the answer to the last request comes last
 		t.Fatal(err)
 	}
 	if m, err := before.NextMsg(100 * time.Millisecond); err == nil {
-		t.Errorf("the keeper publishes %s to %s", m.Data, m.Subject)
+		t.Errorf("the keeper published %s to %s", m.Data, m.Subject)
 	}
 	if now, err := st.Log.Head(t.Context()); err != nil || now != head {
-		t.Errorf("the log ends at %v, %v, want %v", now, err, head)
+		t.Errorf("got head %v, %v, want %v", now, err, head)
 	}
 	if err := errors.Join(heard.Unsubscribe(), nc.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	if stop(); <-kept != nil {
-		t.Error("to be told to stop is no error")
+		t.Error("a requested stop: got an error")
 	}
 	said, err := ask(keeper.VerbState)
 	if !errors.Is(err, log.ErrUnavailable) || said.Status.Files != 1 || said.Status.PID != 0 {
-		t.Errorf("%+v, %v", said.Status, err)
+		t.Errorf("got %+v, %v", said.Status, err)
 	}
 }

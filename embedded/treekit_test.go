@@ -20,8 +20,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// notes is a layout of documents of kind note, the file of each called by its id, and of sessions:
-// ID.turns has the messages.
+// notes is a layout with a file for each document of kind note, named by its id, and a file ID.turns for each session,
+// with its messages.
 type notes struct{ layouts.Layout }
 
 func notesOf(name string) (layouts.Layout, bool) { return notes{}, name == "notes" }
@@ -66,7 +66,7 @@ func writeTurns(ctx context.Context, w io.Writer, src layouts.Source, unit event
 		return err
 	}
 	main := s.Threads[events.MainThread]
-	if main == nil { // nothing was said yet
+	if main == nil { // no turn yet
 		return nil
 	}
 	for _, turn := range main.Turns {
@@ -82,7 +82,7 @@ func writeTurns(ctx context.Context, w io.Writer, src layouts.Source, unit event
 }
 
 func (notes) Removal(context.Context, layouts.Source, events.Subject) ([]log.Part, error) {
-	return nil, nil // its file is written again
+	return nil, nil // the tree writes the file again
 }
 
 func (notes) ImportFrom(ctx context.Context, target layouts.Target, st layouts.Storage, _ layouts.Root, _ layouts.ImportOptions) (r layouts.Report, err error) {
@@ -122,8 +122,8 @@ type noted struct {
 	project, dir, folder string
 }
 
-// newNoted makes a project; more is what its file says of the tree besides. State is in a
-// folder of the test.
+// newNoted creates a project; more is added to the tree's settings in the project's file. State is in a folder of the
+// test.
 func newNoted(t *testing.T, more string) noted {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
@@ -148,7 +148,7 @@ func (n noted) says(more string) {
 	}
 }
 
-// open opens the store as one more process would: it owns it, or is attached.
+// open opens the store as one more process would: as the owner, or attached.
 func (n noted) open(o embedded.Options) *tally.Store {
 	n.t.Helper()
 	o.ConfigDir = n.project
@@ -163,7 +163,7 @@ func (n noted) open(o embedded.Options) *tally.Store {
 	return st
 }
 
-// keeps opens it and keeps its trees.
+// keeps opens the store and keeps its trees.
 func (n noted) keeps() *tally.Store { return n.open(embedded.Options{Trees: notesOf}) }
 
 func (n noted) put(st *tally.Store, id, text string) error {
@@ -171,15 +171,15 @@ func (n noted) put(st *tally.Store, id, text string) error {
 	return err
 }
 
-// shows holds a file to a text, as it is now.
+// shows fails unless a file has a text at this moment.
 func (n noted) shows(id, want string) {
 	n.t.Helper()
 	if got, err := os.ReadFile(filepath.Join(n.folder, id)); err != nil || string(got) != want {
-		n.t.Errorf("file %s has %q, %v, want %q", id, got, err, want)
+		n.t.Errorf("file %s: got %q, %v, want %q", id, got, err, want)
 	}
 }
 
-// config is what a process in the project sees, with another store if one is named.
+// config returns the configuration of a process in the project, with another store if one is named.
 func (n noted) config(store string) config.Config {
 	n.t.Helper()
 	c, err := config.Resolve(n.project, config.Overrides{Store: store}, os.Getenv)
@@ -195,12 +195,12 @@ func (n noted) ask(verb string) (keeper.Answer, error) {
 	return keeper.Ask(n.t.Context(), c, c.Trees[0], verb, keeper.Question{})
 }
 
-// until waits until something is so.
+// until waits until so returns true.
 func (n noted) until(what string, so func() bool) {
 	n.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			n.t.Fatalf("it is not so that %s", what)
+			n.t.Fatalf("timeout: wait until %s", what)
 		}
 	}
 }

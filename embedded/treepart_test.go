@@ -20,7 +20,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
 
-// parted is a project with a tree of a team, of which the file says which part it shows.
+// parted is a project with a tree of a team. The project's file says which part of the store the tree shows.
 type parted struct{ noted }
 
 func newParted(t *testing.T) parted { return parted{newNoted(t, "")} }
@@ -31,7 +31,7 @@ func (p parted) opened(more string) *tally.Store {
 	return p.open(embedded.Options{Trees: func(string) (layouts.Layout, bool) { return taverndir.Layout{}, true }, Kinds: tavern.Kinds()})
 }
 
-// own writes the user's own configuration, and the project has none.
+// own writes the user's own configuration, and removes the project's.
 func (p parted) own(text string) {
 	p.t.Helper()
 	dir := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "tally")
@@ -59,7 +59,7 @@ func (p parted) save(st *tally.Store, kind, id, text, layer string) {
 	}
 }
 
-// files are those of the folder.
+// files lists the files of the folder.
 func (p parted) files() (list []string) {
 	p.t.Helper()
 	err := filepath.WalkDir(p.folder, func(name string, d fs.DirEntry, err error) error {
@@ -78,7 +78,7 @@ func (p parted) files() (list []string) {
 func (p parted) has(want ...string) {
 	p.t.Helper()
 	if got := p.files(); !slices.Equal(got, want) {
-		p.t.Errorf("there are %q, want %q", got, want)
+		p.t.Errorf("got files %q, want %q", got, want)
 	}
 }
 
@@ -102,10 +102,10 @@ func TestTreePart(t *testing.T) {
 		}
 		said, err := p.ask(keeper.VerbPull)
 		if err != nil || said.Status.Conflicts > 0 || len(said.Status.Skipped) != 1 || said.Status.Skipped[0].File != "docs/diary" {
-			t.Errorf("%+v, %v", said, err)
+			t.Errorf("got %+v, %v", said, err)
 		}
 		if doc, err := st.Documents().Read(t.Context(), "doc", "diary"); err != nil || string(doc.Data) != "of one" {
-			t.Errorf("it has %q, %v", doc.Data, err)
+			t.Errorf("got %q, %v", doc.Data, err)
 		}
 		p.has("docs/diary", "docs/plan", "overlays/o/x.go")
 		if err := os.Remove(name); err != nil {
@@ -127,7 +127,7 @@ func TestTreePart(t *testing.T) {
 			st := p.opened(step.more)
 			p.until("it shows "+step.more, func() bool { return slices.Equal(p.files(), step.want) })
 			if said, err := p.ask(keeper.VerbConflicts); err != nil || len(said.Conflicts) > 0 {
-				t.Errorf("%s: %+v, %v", step.more, said, err)
+				t.Errorf("%s: got %+v, %v", step.more, said, err)
 			}
 			st.Close()
 		}
@@ -143,7 +143,7 @@ func TestTreePart(t *testing.T) {
 		doc, err := st.Documents().Read(t.Context(), "doc", "plan")
 		said, wrong := p.ask(keeper.VerbConflicts)
 		if err != nil || wrong != nil || string(doc.Data) != "of somebody" && len(said.Conflicts) != 1 {
-			t.Errorf("%q, %+v, %v, %v", doc.Data, said, err, wrong)
+			t.Errorf("got %q, %+v, %v, %v", doc.Data, said, err, wrong)
 		}
 		st.Close()
 	})
@@ -152,14 +152,14 @@ func TestTreePart(t *testing.T) {
 			p.own("[[tree]]\nlayout = \"tavern\"\ndir = \"" + p.folder + "\"\n" + more)
 			_, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: p.project, Store: p.dir, Trees: func(string) (layouts.Layout, bool) { return taverndir.Layout{}, true }})
 			if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.Field != field || wrong.Line != 1 {
-				t.Errorf("%s: %v", more, err)
+				t.Errorf("%s: got %v", more, err)
 			}
 		}
 		p.own("")
 		p.says("layer = \"project\"\n")
 		_, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: p.project, Store: p.dir, Trees: notesOf})
 		if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.Field != "tree.layer" {
-			t.Errorf("a layout without layers: %v", err)
+			t.Errorf("a layout without layers: got %v", err)
 		}
 	})
 }
@@ -182,14 +182,14 @@ func TestTreePartOfAgents(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, id := range []string{"m1", "m2", "m3"} { // the third is added to what is there
+		for _, id := range []string{"m1", "m2", "m3"} { // the third is added to an existing folder
 			send(id)
 		}
 		letters := func() int {
 			return len(slices.DeleteFunc(p.files(), func(name string) bool { return !strings.HasPrefix(name, "inbox/") }))
 		}
 		if n := letters(); n != 3 {
-			t.Errorf("there are %d letters: %q", n, p.files())
+			t.Errorf("got %d letters: %q", n, p.files())
 		}
 		o, err := st.Loader().Peek(t.Context(), st.Session("agent/"+agent.ID()).Subject())
 		if err != nil {
@@ -200,7 +200,7 @@ func TestTreePartOfAgents(t *testing.T) {
 		}
 		send("m4")
 		if n := letters(); n != 0 {
-			t.Errorf("there are %d letters: %q", n, p.files())
+			t.Errorf("got %d letters: %q", n, p.files())
 		}
 	})
 }

@@ -53,13 +53,13 @@ func TestTreeSync(t *testing.T) {
 			rev, err := st.Documents().Save(t.Context(), "note", "blocked", tally.Write{Data: []byte(name)})
 			told, ok := errors.AsType[*tally.TreeError](err)
 			if !ok || told.Tree != "notes" || told.Path != "blocked" || told.Err == nil || rev.Offset == 0 {
-				t.Errorf("%s: %+v, %v", name, rev, err)
+				t.Errorf("%s: got %+v, %v", name, rev, err)
 			}
 			if doc, err := st.Documents().Read(t.Context(), "note", "blocked"); err != nil || string(doc.Data) != name {
-				t.Errorf("%s: %v, %v", name, doc, err)
+				t.Errorf("%s: got %v, %v", name, doc, err)
 			}
 			if err := n.put(st, "free", name); err != nil {
-				t.Errorf("%s: another file: %v", name, err)
+				t.Errorf("%s: another file: got %v", name, err)
 			}
 		}
 		if err := os.Remove(filepath.Join(n.folder, "blocked")); err != nil {
@@ -83,7 +83,7 @@ func TestTreeSync(t *testing.T) {
 		}
 	})
 	if said, err := n.ask(keeper.VerbState); err != nil || said.Status.PID != os.Getpid() || said.Status.Files != 5 || !said.Status.Sync {
-		t.Errorf("%+v, %v", said.Status, err)
+		t.Errorf("got %+v, %v", said.Status, err)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestTreeAsync(t *testing.T) {
 			n.shows("a", string(rune('a'+i)))
 		}
 		if err := owner.Wait(t.Context(), "tree:other", 0); !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("a tree that there is not: %v", err)
+			t.Errorf("an unknown tree: got %v", err)
 		}
 	})
 	t.Run("a process that ends leaves the files as the log is", func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestTreeAsync(t *testing.T) {
 		n.shows("a", "last")
 		said, err := n.ask(keeper.VerbState)
 		if !errors.Is(err, log.ErrUnavailable) || said.Status.Files != 1 || said.Status.PID != 0 {
-			t.Errorf("%+v, %v", said.Status, err)
+			t.Errorf("got %+v, %v", said.Status, err)
 		}
 	})
 	t.Run("what somebody wrote meanwhile is taken in by the next one, and by whoever asks for it", func(t *testing.T) {
@@ -131,13 +131,12 @@ func TestTreeAsync(t *testing.T) {
 		}
 		doc, err := st.Documents().Read(t.Context(), "note", "a")
 		if err != nil || string(doc.Data) != "edited" {
-			t.Errorf("%v, %v", doc, err)
+			t.Errorf("got %v, %v", doc, err)
 		}
 	})
 }
 
-// A mass change makes nobody wait, in mode sync either: it is said at once, until somebody
-// decides.
+// A mass change blocks no append, also in mode sync. Its report appears at once, and stays until somebody decides.
 func TestTreeAsks(t *testing.T) {
 	n := newNoted(t, "mode = \"sync\"\nbulk_limit = 3\n")
 	owner := n.keeps()
@@ -158,11 +157,11 @@ func TestTreeAsks(t *testing.T) {
 	})
 	for name, st := range map[string]*tally.Store{"owner": owner, "attached": attached} {
 		if _, ok := errors.AsType[*tally.TreeError](n.put(st, "new", name)); !ok {
-			t.Errorf("%s is not told", name)
+			t.Errorf("%s: got no report of the mass change", name)
 		}
 	}
 	if _, err := n.ask(keeper.VerbPull); err == nil {
-		t.Error("it is pulled, though it asks")
+		t.Error("a mass change was pulled without a decision")
 	}
 	if said, err := n.ask(keeper.VerbRestore); err != nil || said.Status.Asking != "" {
 		t.Fatal(said.Status, err)
@@ -180,7 +179,7 @@ func TestTreeAsks(t *testing.T) {
 	}
 }
 
-// An answer that takes long comes nevertheless: the keeper says meanwhile that it is at work.
+// A slow answer arrives nevertheless, because the keeper reports meanwhile that it is at work.
 func TestTreeSlow(t *testing.T) {
 	embedded.SetTreeBeat(t, time.Millisecond)
 	n := newNoted(t, "")
@@ -201,12 +200,12 @@ func TestTreeSlow(t *testing.T) {
 	n.shows("a", "text")
 }
 
-// The owner of a store keeps its trees, and only it: those of its configuration, and those that a
-// process in another project names.
+// Only the owner of a store keeps its trees: those of its configuration, and those that a process in another project
+// names.
 func TestTreeKeepers(t *testing.T) {
 	n := newNoted(t, "mode = \"sync\"\n")
 	elsewhere := n
-	elsewhere.project = t.TempDir() // whose configuration names no tree
+	elsewhere.project = t.TempDir() // its configuration names no tree
 	bare := elsewhere.open(embedded.Options{})
 	attached := n.keeps()
 	t.Run("an owner without layouts keeps none, and nobody waits", func(t *testing.T) {
@@ -214,13 +213,13 @@ func TestTreeKeepers(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := os.Stat(n.folder); err == nil {
-			t.Error("the tree is kept")
+			t.Error("got a kept tree, want none")
 		}
 		if err := attached.KeepFiles(t.Context(), "notes", n.folder); !errors.Is(err, tally.ErrNoTrees) {
-			t.Errorf("a folder is named: %v", err)
+			t.Errorf("naming a folder: got %v", err)
 		}
 		if _, err := n.ask(keeper.VerbPull); !errors.Is(err, log.ErrUnavailable) {
-			t.Errorf("a question about the tree: %v", err)
+			t.Errorf("a question about the tree: got %v", err)
 		}
 	})
 	if err := errors.Join(attached.Close(), bare.Close()); err != nil {
@@ -228,7 +227,7 @@ func TestTreeKeepers(t *testing.T) {
 	}
 	owner := elsewhere.open(embedded.Options{Trees: notesOf})
 	if _, err := n.ask(keeper.VerbPull); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("a tree that the store does not have: %v", err)
+		t.Errorf("a tree of no store: got %v", err)
 	}
 	t.Run("D-02 a tree of another project is kept from when a process of that attaches", func(t *testing.T) {
 		attached := n.keeps()
@@ -254,7 +253,7 @@ func TestTreeKeepers(t *testing.T) {
 		_ = within.keeps()
 		c := within.config(n.dir)
 		if _, err := keeper.Ask(t.Context(), c, c.Trees[0], keeper.VerbKeep, keeper.Question{}); err == nil || !strings.Contains(err.Error(), "one in the other") {
-			t.Errorf("a tree in a tree: %v", err)
+			t.Errorf("a tree in a tree: got %v", err)
 		}
 	})
 	if err := owner.Close(); err != nil {
@@ -263,14 +262,14 @@ func TestTreeKeepers(t *testing.T) {
 	t.Run("an owner that only reads keeps a tree as soon as somebody appends", func(t *testing.T) {
 		reading := n.open(embedded.Options{Trees: notesOf, Existing: true})
 		if _, err := n.ask(keeper.VerbState); !errors.Is(err, log.ErrUnavailable) {
-			t.Errorf("the tree is kept: %v", err)
+			t.Errorf("the tree is not kept: %v", err)
 		}
 		if err := n.put(n.open(embedded.Options{}), "a", "three"); err != nil {
 			t.Fatal(err)
 		}
 		n.shows("a", "three")
 		if said, err := n.ask(keeper.VerbState); err != nil || said.Status.PID != os.Getpid() {
-			t.Errorf("%+v, %v", said.Status, err)
+			t.Errorf("got %+v, %v", said.Status, err)
 		}
 		if err := reading.Close(); err != nil {
 			t.Fatal(err)
@@ -278,7 +277,7 @@ func TestTreeKeepers(t *testing.T) {
 	})
 }
 
-// A folder shows one store for as long as that is there, also while nobody has it open.
+// A folder shows one store as long as the store exists, also while no process has it open.
 func TestTreeOfTwoStores(t *testing.T) {
 	n := newNoted(t, "mode = \"sync\"\n")
 	first := n.keeps()
@@ -293,7 +292,7 @@ func TestTreeOfTwoStores(t *testing.T) {
 		err := n.put(second, "a", "second")
 		held, ok := errors.AsType[*keeper.HeldError](err)
 		if _, told := errors.AsType[*tally.TreeError](err); !told || !ok || held.Store != n.dir || held.Place != n.folder {
-			t.Errorf("%s: %v", why, err)
+			t.Errorf("%s: got %v", why, err)
 		}
 		n.shows("a", "first")
 		if _, err := os.Stat(held.File); err != nil {
@@ -301,7 +300,7 @@ func TestTreeOfTwoStores(t *testing.T) {
 		}
 		c := n.config(other)
 		if said, _ := keeper.Ask(t.Context(), c, c.Trees[0], keeper.VerbState, keeper.Question{}); said.Status.Error != held.Error() {
-			t.Errorf("%s: the status says %q", why, said.Status.Error)
+			t.Errorf("%s: got status error %q", why, said.Status.Error)
 		}
 	}
 	refused("both have it open")
@@ -311,7 +310,7 @@ func TestTreeOfTwoStores(t *testing.T) {
 	refused("the first one is closed")
 	memory := n.open(embedded.Options{Backend: config.Memory, Trees: notesOf})
 	if _, held := errors.AsType[*keeper.HeldError](n.put(memory, "a", "memory")); !held {
-		t.Error("a store in memory writes to it")
+		t.Error("a store in memory wrote to the folder")
 	}
 	if err := os.RemoveAll(n.dir); err != nil {
 		t.Fatal(err)
@@ -335,7 +334,7 @@ func TestTreeInMemory(t *testing.T) {
 	}
 }
 
-// A tree is where the user's own file says, on servers as well as in a folder.
+// A tree is where the user's own configuration says, on servers as well as in a directory.
 func TestTreeOnServers(t *testing.T) {
 	n := newNoted(t, "")
 	redisServer := testkit.Redis(t)
@@ -378,30 +377,29 @@ func TestTreeOnServers(t *testing.T) {
 	for name, storage := range map[string]layouts.Storage{"redis": r, "bucket": b} {
 		f, err := storage.Read(t.Context(), "a")
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v", name, err)
 			continue
 		}
 		if text, err := io.ReadAll(f); err != nil || string(text) != "text" {
-			t.Errorf("%s has %q, %v", name, text, err)
+			t.Errorf("%s: got %q, %v", name, text, err)
 		}
 		f.Close()
 	}
 }
 
-// A layout that cannot follow is refused when the store is opened, where it is named.
+// If a layout cannot follow the log, opening the store is refused and names the layout.
 func TestTreeOfUnknownLayout(t *testing.T) {
 	n := newNoted(t, "")
 	_, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: n.project, Store: n.dir, Trees: func(string) (layouts.Layout, bool) { return nil, false }})
 	if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.Line != 1 || wrong.Field != "tree.layout" {
-		t.Errorf("%v", err)
+		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(n.dir); err == nil {
-		t.Error("a store was begun")
+		t.Error("a store was created")
 	}
 }
 
-// A folder that is named while others wait for trees makes nobody read a list that changes: it is
-// for the race detector.
+// Naming a folder while others wait for trees changes no list that they read: this test is for the race detector.
 func TestTreeNamedMeanwhile(t *testing.T) {
 	n := newNoted(t, "")
 	st := n.keeps()
@@ -481,15 +479,15 @@ func TestTreeTravels(t *testing.T) {
 		}
 		for id, text := range kept {
 			if doc, err := there.Documents().Read(t.Context(), "doc", id); err != nil || string(doc.Data) != text {
-				t.Errorf("%s: %v, %v", id, doc, err)
+				t.Errorf("%s: got %v, %v", id, doc, err)
 			}
 		}
 		if same, err := there.Documents().Read(t.Context(), "agent", agent.ID()); err != nil || string(same.Data) != string(file.Data) {
-			t.Errorf("the agent: %v, %v", same, err)
+			t.Errorf("the agent: got %v, %v", same, err)
 		}
 		_ = filepath.WalkDir(filepath.Join(n.project, ".tavern"), func(path string, d os.DirEntry, err error) error {
 			if text, _ := os.ReadFile(path); strings.Contains(path+string(text), "geheim") || strings.Contains(path, "diary") {
-				t.Errorf("%s is personal", path)
+				t.Errorf("%s is personal and has a file", path)
 			}
 			return err
 		})

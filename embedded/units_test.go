@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// The owner of a store guards as many subjects as it is asked to, however much is written.
+// The owner of a store guards any number of subjects, however large the batch is.
 func TestGuardsOfLargeUnits(t *testing.T) {
 	s, err := embedded.Start(t.Context(), embedded.ServerOptions{Dir: t.TempDir(), NoSync: true})
 	if err != nil {
@@ -28,12 +28,12 @@ func TestGuardsOfLargeUnits(t *testing.T) {
 	for _, duplicate := range []bool{false, true} {
 		acks, err := s.Log().AppendAll(t.Context(), guard("b", 0), large(fresh), guard("c", 0))
 		if err != nil || len(acks) != 3 || acks[1].Last != 1 || acks[1].Duplicate != duplicate {
-			t.Errorf("%+v, %v", acks, err)
+			t.Errorf("got %+v, %v", acks, err)
 		}
 	}
 	_, err = s.Log().AppendAll(t.Context(), large("2"), guard("b", 0), guard("c", 7))
 	conflict, ok := errors.AsType[*log.ConflictError](err)
 	if !ok || conflict.Subject != events.Session("", "c") || conflict.Want != 7 || conflict.Have != 0 {
-		t.Errorf("%v, want a conflict with c", err)
+		t.Errorf("got %v, want a conflict with c", err)
 	}
 }

@@ -24,9 +24,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// BenchmarkRebuild folds a log into each view, and beside it, in the same run, has
-// an ordered consumer read it that decodes nothing. Most sessions are short-lived,
-// a tenth are spread over the whole log.
+// BenchmarkRebuild folds a log into each view and, in the same run, reads it by an ordered consumer without decoding.
+// Most sessions are short-lived; a tenth are spread over the whole log.
 func BenchmarkRebuild(b *testing.B) {
 	const count = 200_000
 	s, err := embedded.Start(b.Context(), embedded.ServerOptions{Dir: b.TempDir()})
@@ -95,7 +94,7 @@ func fillLog(b *testing.B, l *log.Log, n int) {
 	}
 }
 
-// readRaw takes messages off an ordered consumer.
+// readRaw reads messages from an ordered consumer.
 func readRaw(b *testing.B, s *embedded.Server, n int) {
 	b.Helper()
 	var owner struct{ User, Token string }
@@ -131,8 +130,8 @@ func readRaw(b *testing.B, s *embedded.Server, n int) {
 	}
 }
 
-// BenchmarkVisible appends a thousand turns a second and reports how long it takes
-// until a reader of the catalog sees each, from its acknowledgement on.
+// BenchmarkVisible appends a thousand turns a second and reports the time from each acknowledgement until a reader of
+// the catalog sees the turn.
 func BenchmarkVisible(b *testing.B) {
 	dir := b.TempDir()
 	st, err := embedded.Open(b.Context(), embedded.Options{Backend: "local", Store: dir})
@@ -188,8 +187,8 @@ func BenchmarkVisible(b *testing.B) {
 	b.ReportMetric(float64(list[len(list)*99/100].Microseconds())/1000, "p99-ms")
 }
 
-// BenchmarkAppendBesideViews reports durable appends of 512-byte turns per second in a
-// store that keeps its views, each producer waiting for its acknowledgement.
+// BenchmarkAppendBesideViews reports durable appends of 512-byte turns per second in a store that keeps its views;
+// each producer waits for its acknowledgement.
 func BenchmarkAppendBesideViews(b *testing.B) {
 	for _, producers := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("producers=%d", producers), func(b *testing.B) {

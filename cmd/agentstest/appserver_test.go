@@ -38,7 +38,7 @@ func (s *appServer) try(method string, params object) (result json.RawMessage, e
 	return m.Result, nil
 }
 
-// thread is what Codex says that a thread is.
+// thread is a thread in Codex's words.
 type thread struct {
 	ID    string
 	Turns []struct {
@@ -66,7 +66,7 @@ func (s *appServer) start(dir string) thread {
 	return threadOf(s, s.call("thread/start", object{"cwd": dir}))
 }
 
-// turn has a person say something, waits for what becomes of it, and returns its id.
+// turn sends a user's prompt, waits for the end of the turn, and returns its id.
 func (s *appServer) turn(thread, text string) string {
 	s.t.Helper()
 	result := s.call("turn/start", object{"threadId": thread, "input": []any{object{"type": "text", "text": text}}})
@@ -75,7 +75,7 @@ func (s *appServer) turn(thread, text string) string {
 	return id
 }
 
-// completed waits for the end of a turn, or with none for that of the next one.
+// completed waits for the end of a turn; an empty id means the next one.
 func (s *appServer) completed(thread, turn string) {
 	s.t.Helper()
 	s.wait("turn/completed", func(m message) bool {
@@ -90,13 +90,13 @@ func (s *appServer) completed(thread, turn string) {
 	})
 }
 
-// read is what Codex says that a thread is.
+// read returns a thread in Codex's words.
 func (s *appServer) read(id string) thread {
 	s.t.Helper()
 	return threadOf(s, s.call("thread/read", object{"threadId": id, "includeTurns": true}))
 }
 
-// shown is who says what in a thread, and that a tool is called.
+// shown lists the speakers and texts of a thread, and its tool calls.
 func (t thread) shown() (list []string) {
 	for _, turn := range t.Turns {
 		for _, item := range turn.Items {

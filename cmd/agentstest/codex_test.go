@@ -15,7 +15,7 @@ func isRollout(name string) bool {
 	return strings.HasPrefix(filepath.Base(name), "rollout-") && strings.HasSuffix(name, ".jsonl")
 }
 
-// rolloutLine is a line of a rollout, as far as the comparisons ask.
+// rolloutLine has the members of a rollout's line that the comparisons need.
 type rolloutLine struct {
 	Type    string
 	Payload rolloutPayload
@@ -48,11 +48,11 @@ func (u usage) tokens() tokens {
 	return tokens{Input: u.Input - u.Cached, CacheRead: u.Cached, Output: u.Output, Reasoning: u.Reasoning}
 }
 
-// rollouts is a comparison with Codex' files.
+// rollouts compares a store with Codex' files.
 type rollouts struct {
 	*comparison
-	byID  map[string]file // by what other rollouts call them
-	calls bool            // Codex says what it called
+	byID  map[string]file // by the id that other rollouts use
+	calls bool            // Codex reports its tool calls
 }
 
 func (m *machine) compareCodex(root string) *rollouts {
@@ -64,14 +64,13 @@ func (m *machine) compareCodex(root string) *rollouts {
 	return c
 }
 
-// idOf is what other rollouts call a file.
+// idOf returns the id that other rollouts use for a file.
 func idOf(f file) string {
 	name := strings.TrimSuffix(f.base(), ".jsonl")
 	return name[len(name)-36:]
 }
 
-// threads are the files in the order in which they were begun, by the threads that they
-// are of.
+// threads groups the files by thread, in the order in which they were begun.
 func (c *rollouts) threads() map[string][]file {
 	list := make(map[string][]file)
 	for _, id := range slices.Sorted(maps.Keys(c.byID)) {
@@ -84,7 +83,7 @@ func (c *rollouts) threads() map[string][]file {
 	return list
 }
 
-// endsAt is the event of the last line that is whole at a place of a file; 0 if none is.
+// endsAt returns the event of the last line that ends at or before an offset in a file, or 0.
 func (c *rollouts) endsAt(id string, end int64) int64 {
 	f := c.byID[id]
 	last := bytes.LastIndexByte(f.content[:end], '\n')
@@ -95,7 +94,7 @@ func (c *rollouts) endsAt(id string, end int64) int64 {
 	return c.at[f.base()+":"+strconv.Itoa(begin)].Offset
 }
 
-// places compares where sessions fork and go back with where Codex says so.
+// places compares where sessions fork and go back with Codex' own positions.
 func (c *rollouts) places() (forks, reverts int) {
 	c.t.Helper()
 	for thread, list := range c.threads() {
@@ -114,18 +113,18 @@ func (c *rollouts) places() (forks, reverts int) {
 					at = c.first(session)
 				}
 				if len(went) == 0 || went[0] != at {
-					c.t.Errorf("%s goes back to %v, want first %d", session, went, at)
+					c.t.Errorf("%s: got rewinds to %v, want first %d", session, went, at)
 					return forks, reverts
 				}
 				went = went[1:]
 			case at != 0:
 				forks++
 				if want := (place{"codex/" + meta.ForkedFrom, at}); created.Fork == nil || *created.Fork != want {
-					c.t.Errorf("%s is a fork of %+v, want %+v", session, created.Fork, want)
+					c.t.Errorf("%s: got fork %+v, want %+v", session, created.Fork, want)
 				}
 			case meta.ForkedFrom != "":
 				if created.Fork != nil || created.Parent == nil || created.Parent.Session != "codex/"+meta.ForkedFrom {
-					c.t.Errorf("%s has the parent %+v, want %s", session, created.Parent, meta.ForkedFrom)
+					c.t.Errorf("%s: got parent %+v, want %s", session, created.Parent, meta.ForkedFrom)
 				}
 			}
 		}
@@ -133,19 +132,19 @@ func (c *rollouts) places() (forks, reverts int) {
 	return forks, reverts
 }
 
-// began is the event with which a session began.
+// began returns the event that created a session.
 func (c *rollouts) began(session string) record {
 	c.t.Helper()
 	i := slices.IndexFunc(c.records, func(r record) bool {
 		return r.session() == session && r.Event.Type == "tally.session.created.v1"
 	})
 	if i < 0 {
-		c.t.Fatalf("%s never began", session)
+		c.t.Fatalf("%s has no first event", session)
 	}
 	return c.records[i]
 }
 
-// first is the first event that a session has, what it inherits included.
+// first returns the first event of a session, inherited ones included.
 func (c *rollouts) first(session string) int64 {
 	c.t.Helper()
 	began := c.began(session)
@@ -155,7 +154,7 @@ func (c *rollouts) first(session string) int64 {
 	return began.Offset
 }
 
-// went is where the agent went back to, in its order.
+// went lists the targets of the agent's rewinds, in order.
 func (c *rollouts) went(session string) (to []int64) {
 	for _, r := range c.records {
 		if r.session() == session && r.Event.Type == "tally.session.rewound.v1" && r.Event.Data.Reason == "source" {
@@ -165,30 +164,30 @@ func (c *rollouts) went(session string) (to []int64) {
 	return to
 }
 
-// costs compares the costs of sessions with Codex' own sums. Newer files count the turns in effect, with inherited
-// ones, which are not the session's own. Older files have a last sum that includes undone turns and the beginning of a
-// copy.
+// costs compares the costs of sessions with Codex' own sums. Newer files count the turns in effect and inherited
+// turns; those do not belong to the session. Older files have a last sum that includes undone turns and the beginning
+// of a copy.
 func (c *rollouts) costs() {
 	c.t.Helper()
 	for thread, list := range c.threads() {
 		if parsed[rolloutLine](c.t, list[0].lines()[0]).Payload.Parent != "" {
-			continue // what a sub-agent says that it took, its parent may have said
+			continue // the parent may have reported the usage of a sub-agent
 		}
 		last := list[len(list)-1]
 		got := c.cost("codex/" + thread)
 		if want, ok := c.inEffect(thread, idOf(last), int64(len(last.content))); ok {
 			if got.OnBranch.Tokens != want {
-				c.t.Errorf("%s took %+v on its branch, want %+v", thread, got.OnBranch.Tokens, want)
+				c.t.Errorf("%s: got %+v on its branch, want %+v", thread, got.OnBranch.Tokens, want)
 			}
 		} else if want := c.counted(thread, last); got.Spent.Tokens != want {
-			c.t.Errorf("%s took %+v, want %+v", thread, got.Spent.Tokens, want)
+			c.t.Errorf("%s: got %+v, want %+v", thread, got.Spent.Tokens, want)
 		}
 		c.t.Logf("%s: %+v, on its branch %+v", thread, got.Spent.Tokens, got.OnBranch.Tokens)
 	}
 }
 
-// inEffect is what the records up to a place say that the thread took, without what it
-// inherited; false: there are none.
+// inEffect returns the usage of a thread according to the records up to an offset, without inherited usage. The result
+// is false if there are no records.
 func (c *rollouts) inEffect(thread, id string, end int64) (sum tokens, ok bool) {
 	for id != "" {
 		own := strings.Contains(c.byID[id].base(), thread)
@@ -206,7 +205,7 @@ func (c *rollouts) inEffect(thread, id string, end int64) (sum tokens, ok bool) 
 	return sum, ok
 }
 
-// usageAt is what the last record before a place of a file says, and the file's first line.
+// usageAt returns the last usage record before an offset of a file, and the file's first line.
 func (c *rollouts) usageAt(id string, end int64) (meta rolloutPayload, used *usage) {
 	for i, line := range (file{content: c.byID[id].content[:end]}).lines() {
 		l := parsed[rolloutLine](c.t, line).Payload
@@ -220,7 +219,7 @@ func (c *rollouts) usageAt(id string, end int64) (meta rolloutPayload, used *usa
 	return meta, used
 }
 
-// counted is what a file without records says that its thread took.
+// counted returns the usage of a thread according to a file without records.
 func (c *rollouts) counted(thread string, f file) tokens {
 	var counts, copied usage
 	for _, line := range f.lines() {
@@ -228,14 +227,14 @@ func (c *rollouts) counted(thread string, f file) tokens {
 		switch {
 		case l.Info != nil:
 			counts = l.Info.Total
-		case l.Type == "task_complete" && l.Turn < thread: // ids tell the time
+		case l.Type == "task_complete" && l.Turn < thread: // ids sort by time
 			copied = counts
 		}
 	}
 	return counts.tokens().minus(copied.tokens())
 }
 
-// shown is who says what in a session, and that a tool is called, as of an offset.
+// shown lists the speakers and texts of a session, and its tool calls, as of an offset.
 func (m *machine) shown(session string, at int64) (list []string) {
 	m.t.Helper()
 	for _, turn := range m.main(session, at) {
@@ -250,8 +249,8 @@ func (m *machine) shown(session string, at int64) (list []string) {
 	return list
 }
 
-// is compares a session with what Codex said that the thread is, when the last turn of that
-// had ended. That may be before the thread began: then it is what it began with.
+// is compares a session with Codex' description of the thread at the end of its last turn. If that was before the
+// thread began, it compares the inherited turns.
 func (c *rollouts) is(t thread) {
 	c.t.Helper()
 	session, last := "codex/"+t.ID, t.last()
@@ -265,7 +264,7 @@ func (c *rollouts) is(t thread) {
 		}
 	}
 	if own == 0 || ended == 0 {
-		c.t.Errorf("%s begins at @%d, and its turn %s ends at @%d", session, own, last, ended)
+		c.t.Errorf("%s: got begin @%d, but its turn %s ends at @%d", session, own, last, ended)
 		return
 	}
 	at := max(own, ended)
@@ -293,7 +292,7 @@ enabled = false
 	return home
 }
 
-// run of codex exec: which thread it says it began.
+// run runs codex exec and returns the id of the thread that it reports.
 func (m *machine) codexExec(codex string, args ...string) (thread string) {
 	m.t.Helper()
 	out := m.run(codex, slices.Concat([]string{"exec", "--json", "--skip-git-repo-check"}, args)...)
@@ -306,6 +305,6 @@ func (m *machine) codexExec(codex string, args ...string) (thread string) {
 			return began.Thread
 		}
 	}
-	m.t.Fatalf("codex exec began no thread:\n%s", out)
+	m.t.Fatalf("codex exec reported no thread:\n%s", out)
 	return ""
 }

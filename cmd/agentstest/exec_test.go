@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// exec is how a command is recorded.
+// exec records a command.
 func (m *machine) exec(command ...string) []string {
 	return append([]string{"exec", "--store", m.store, "--redact", "off", "--quiet", "--"}, command...)
 }
 
-// recordedLines are the lines of all sessions whose id begins so, as they are stored.
+// recordedLines returns the stored lines of all sessions whose id begins with a prefix.
 func (m *machine) recordedLines(session string) (list []string) {
 	m.t.Helper()
 	for _, r := range m.records() {
@@ -21,18 +21,18 @@ func (m *machine) recordedLines(session string) (list []string) {
 	return list
 }
 
-// printed compares a session with what a command printed. Before and behind that stands what
-// tally says of the command.
+// printed compares a session with the output of a command. The session's first and last lines are tally's, about the
+// command.
 func (m *machine) printed(session, out string) {
 	m.t.Helper()
 	lines := m.recordedLines(session)
 	if len(lines) < 2 {
-		m.t.Fatalf("%s has %d lines", session, len(lines))
+		m.t.Fatalf("%s: got %d lines", session, len(lines))
 	}
 	m.same(session, lines[1:len(lines)-1], strings.Split(strings.TrimSpace(out), "\n"))
 }
 
-// What Codex and pi print is recorded as it is printed.
+// The output of Codex and pi is recorded byte for byte.
 func TestStreams(t *testing.T) {
 	codex, pi := installed(t, "codex-0.169", "codex"), installed(t, "pi-0.73", "pi")
 	m, model := newMachine(t), newModel(t)

@@ -23,11 +23,11 @@ import (
 	"github.com/tallylog/tally/internal/testkit/storetest"
 )
 
-// programs is the variable that names the folder into which make agents installs the real
-// programs, each in a folder of its own.
+// programs is the variable with the folder into which make agents installs the real programs, each in a folder of its
+// own.
 const programs = "TALLY_AGENTS"
 
-// tally is the program, built once.
+// tally is the path of the program, built once.
 var tally string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -54,7 +54,7 @@ func installed(t *testing.T, folder, name string) string {
 	t.Helper()
 	dir := os.Getenv(programs)
 	if dir == "" {
-		t.Skipf("make agents runs this with the real programs, in %s", programs)
+		t.Skipf("make agents runs this test with the real programs, in %s", programs)
 	}
 	path := filepath.Join(dir, folder, "node_modules", ".bin", name)
 	if _, err := os.Stat(path); err != nil {
@@ -63,10 +63,10 @@ func installed(t *testing.T, folder, name string) string {
 	return path
 }
 
-// within is how long a test with a real program may take.
+// within is the time limit of a test with a real program.
 const within = time.Minute
 
-// A machine is where an agent runs: it has a home, a project and a store of its own.
+// A machine is the environment of an agent: a home, a project and a store of its own.
 type machine struct {
 	t                 *testing.T
 	ctx               context.Context
@@ -88,7 +88,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// newMachineOf is the same machine for another user, who has the same store.
+// newMachineOf returns the same machine for another user with the same store.
 func newMachineOf(m *machine, name string) *machine {
 	m.t.Helper()
 	other := *m
@@ -99,7 +99,7 @@ func newMachineOf(m *machine, name string) *machine {
 	return &other
 }
 
-// command is a program that runs in the project. It ends with the test.
+// command prepares a program in the project. It ends with the test.
 func (m *machine) command(name string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(m.ctx, name, args...)
 	c.Dir, c.WaitDelay = m.work, time.Second
@@ -107,7 +107,7 @@ func (m *machine) command(name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// run runs a program, and returns what it prints.
+// run runs a program and returns its output.
 func (m *machine) run(name string, args ...string) string {
 	m.t.Helper()
 	c := m.command(name, args...)
@@ -139,13 +139,13 @@ func (m *machine) watch(agent string) (stop func()) {
 		m.t.Fatal(err)
 	}
 	end := sync.OnceFunc(func() {
-		_ = c.Process.Signal(os.Interrupt) // it may have ended by itself
-		_ = c.Wait()                       // which is why it ended
+		_ = c.Process.Signal(os.Interrupt) // it may have ended already
+		_ = c.Wait()                       // killed by the signal
 	})
 	m.t.Cleanup(func() {
 		end()
 		if text, _ := os.ReadFile(said); m.t.Failed() {
-			m.t.Logf("watch said:\n%s", text)
+			m.t.Logf("watch printed:\n%s", text)
 		}
 	})
 	return func() {
@@ -169,7 +169,7 @@ func (m *machine) write(name, content string) {
 	}
 }
 
-// parsed is JSON that must be right.
+// parsed decodes JSON and fails the test if it is invalid.
 func parsed[T any](t *testing.T, text string) (v T) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
@@ -178,7 +178,7 @@ func parsed[T any](t *testing.T, text string) (v T) {
 	return v
 }
 
-// parsedLines is JSON, one value a line.
+// parsedLines decodes JSON, one value for each line.
 func parsedLines[T any](t *testing.T, text string) (list []T) {
 	t.Helper()
 	for line := range strings.Lines(text) {

@@ -14,12 +14,13 @@ import (
 
 type object = map[string]any
 
-// A model plays the models of OpenAI and Gemini. If a request offers a tool, the model calls it first, and says a
-// sentence after the result. Requests are numbered, and the text and the tokens of an answer depend on the number.
+// A model imitates the models of OpenAI and Gemini. If a request offers a tool, the model calls it first, and answers
+// with a sentence after the result. Requests are numbered, and the text and the tokens of an answer depend on the
+// number.
 type model struct {
 	url      string
 	requests atomic.Int64
-	heard    atomic.Value // []string: who said what, by the last request
+	heard    atomic.Value // []string: speakers and texts in the last request
 }
 
 func newModel(t *testing.T) *model {
@@ -48,20 +49,20 @@ func newModel(t *testing.T) *model {
 	return m
 }
 
-// input is an item that a model is told.
+// input is an item of a request.
 type input struct {
 	Type, Role string
 	Content    []struct{ Text string }
 }
 
-// hears notes what a person and the model said, and not what an agent says by itself.
+// hears keeps the texts of the user and the model, without the agent's own texts.
 func (m *model) hears(said []string) {
 	m.heard.Store(slices.DeleteFunc(said, func(text string) bool {
 		return strings.HasPrefix(text, "developer: ") || strings.HasPrefix(text, "user: <")
 	}))
 }
 
-// saying returns what a person and the model said, as the model was told last.
+// saying returns the texts of the user and the model in the last request.
 func (m *model) saying() []string { return slices.Clone(m.heard.Load().([]string)) }
 
 func sentence(n int64) string { return fmt.Sprintf("The answer is number %d.", n) }
@@ -80,7 +81,7 @@ func event(w io.Writer, kind string, data any) {
 	fmt.Fprintf(w, "data: %s\n\n", b)
 }
 
-// respond speaks the Responses API.
+// respond answers a request of the Responses API.
 func (m *model) respond(w http.ResponseWriter, n int64, body []byte) {
 	var request struct {
 		Tools []struct{ Name string }
@@ -119,7 +120,7 @@ func (m *model) respond(w http.ResponseWriter, n int64, body []byte) {
 	event(w, "response.completed", object{"type": "response.completed", "response": response})
 }
 
-// complete speaks the Chat Completions API.
+// complete answers a request of the Chat Completions API.
 func complete(w http.ResponseWriter, n int64, body []byte) {
 	var request struct {
 		Tools    []any
@@ -146,7 +147,7 @@ func complete(w http.ResponseWriter, n int64, body []byte) {
 	io.WriteString(w, "data: [DONE]\n\n")
 }
 
-// generate speaks the Gemini API.
+// generate answers a request of the Gemini API.
 func (m *model) generate(w http.ResponseWriter, n int64, body []byte) {
 	var request struct {
 		Tools    []any

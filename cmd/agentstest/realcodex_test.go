@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// What Codex does with threads while it is watched: two runs, forks, reverts, a compaction,
-// an archive.
+// A watch records Codex' threads: two runs, forks, reverts, a compaction, an archive.
 func TestCodexForksByReference(t *testing.T) {
 	codex := installed(t, "codex-0.169", "codex")
 	m := newMachine(t)
@@ -59,7 +58,7 @@ func TestCodexForksByReference(t *testing.T) {
 	c.bytes()
 	c.lag()
 	if forks, reverts := c.places(); forks != 2 || reverts != 2 {
-		t.Errorf("%d forks and %d reverts are to be seen, want 2 and 2", forks, reverts)
+		t.Errorf("got %d forks and %d reverts, want 2 and 2", forks, reverts)
 	}
 	for _, answer := range answers {
 		c.is(answer)
@@ -67,7 +66,7 @@ func TestCodexForksByReference(t *testing.T) {
 	c.costs()
 }
 
-// An older Codex copies what it forks, and says how many turns are taken back.
+// An older Codex copies the turns of a fork, and reports how many turns a rollback takes back.
 func TestCodexForksByCopy(t *testing.T) {
 	codex := installed(t, "codex-0.118", "codex")
 	m := newMachine(t)
@@ -109,12 +108,12 @@ func TestCodexForksByCopy(t *testing.T) {
 		}
 	}
 	if rewinds != 1 {
-		t.Errorf("%d rewinds, want that of the rollback", rewinds)
+		t.Errorf("got %d rewinds, want one for the rollback", rewinds)
 	}
 }
 
-// What tally fork --as codex writes, Codex goes on with at the point that was asked for: by
-// reference where it has the files, else by copy.
+// Codex continues a fork that tally fork --as codex wrote, at the requested position: by reference if it has the
+// files, otherwise by copy.
 func TestCodexResumesForks(t *testing.T) {
 	codex := installed(t, "codex-0.169", "codex")
 	m, model := newMachine(t), newModel(t)
@@ -136,9 +135,9 @@ func TestCodexResumesForks(t *testing.T) {
 	first := fmt.Sprint("@", m.ended(whole.Turns[0].ID))
 	f.reference(first, whole.shown()[:3])
 	f.reference("head", reverted.shown())
-	f.reference(fmt.Sprint("@", m.ended(whole.last())), whole.shown()) // before it was reverted
-	f.reference("#8", whole.shown()[:6])                               // the second answer, before the turn has its end
-	f.reference("#5", whole.shown()[:4])                               // the second prompt, which is told twice
+	f.reference(fmt.Sprint("@", m.ended(whole.last())), whole.shown()) // before the revert
+	f.reference("#8", whole.shown()[:6])                               // the second answer, before the end of the turn
+	f.reference("#5", whole.shown()[:4])                               // the second prompt, which the file has twice
 	m.tally("rewind", f.session, "--to", first, "--yes")
 	f.copy("head", whole.shown()[:3])
 	stop()
@@ -146,7 +145,7 @@ func TestCodexResumesForks(t *testing.T) {
 	f.elsewhere("two", "#1", whole.shown()[:1])
 }
 
-// ended is the event with which a turn ended.
+// ended returns the event with which a turn ended.
 func (m *machine) ended(turn string) (at int64) {
 	m.t.Helper()
 	for _, r := range m.records() {
@@ -160,14 +159,14 @@ func (m *machine) ended(turn string) (at int64) {
 	return at
 }
 
-// resumed is a session that Codex is to go on with.
+// resumed is a session that Codex continues.
 type resumed struct {
 	*machine
 	model          *model
 	codex, session string
 }
 
-// forked is what tally says of a fork for Codex.
+// forked is tally's report of a fork for Codex.
 type forked struct {
 	Session, File string
 	Copied        bool
@@ -178,8 +177,8 @@ func (r resumed) fork(at string, flags ...string) forked {
 	return parsed[forked](r.t, r.tally(append([]string{"fork", r.session, "--at", at, "--as", "codex", "-o", "json"}, flags...)...))
 }
 
-// reference wants a fork that Codex continues by reference, and copy one that it continues by
-// copy, in the home in which it lies.
+// reference expects that Codex continues a fork by reference; copy expects that it continues one by copy, in the same
+// home.
 func (r resumed) reference(at string, shown []string) { r.t.Helper(); r.inPlace(at, shown, false) }
 func (r resumed) copy(at string, shown []string)      { r.t.Helper(); r.inPlace(at, shown, true) }
 
@@ -187,7 +186,7 @@ func (r resumed) inPlace(at string, shown []string, copied bool) {
 	r.t.Helper()
 	fork := r.fork(at)
 	if fork.Copied != copied {
-		r.t.Errorf("%s as of %s is copied: %v", r.session, at, fork.Copied)
+		r.t.Errorf("%s as of %s: got copied %v", r.session, at, fork.Copied)
 	}
 	got := r.goesOn(fork, at, shown)
 	home := filepath.Join(r.home, ".codex")
@@ -195,7 +194,7 @@ func (r resumed) inPlace(at string, shown []string, copied bool) {
 	r.compareCodex(home).is(got)
 }
 
-// elsewhere wants a fork that Codex continues in a home that has nothing else.
+// elsewhere expects that Codex continues a fork in a home without other files.
 func (r resumed) elsewhere(name, at string, shown []string) {
 	r.t.Helper()
 	r.machine = newMachineOf(r.machine, name)
@@ -203,11 +202,11 @@ func (r resumed) elsewhere(name, at string, shown []string) {
 	if fork := r.fork(at, "--into", home); fork.Copied {
 		r.goesOn(fork, at, shown)
 	} else {
-		r.t.Errorf("%s refers to what is elsewhere", fork.File)
+		r.t.Errorf("%s refers to files of another home", fork.File)
 	}
 }
 
-// goesOn has Codex go on with a fork, and compares what it knows of before.
+// goesOn makes Codex continue a fork, and compares the turns that it knows.
 func (r resumed) goesOn(fork forked, at string, shown []string) thread {
 	r.t.Helper()
 	id := strings.TrimPrefix(fork.Session, "codex/")
@@ -220,7 +219,7 @@ func (r resumed) goesOn(fork forked, at string, shown []string) thread {
 	list := got.shown()
 	r.same("what goes on as of "+at, list[:min(len(shown), len(list))], shown)
 	if rest := list[min(len(shown), len(list)):]; len(rest) != 3 || rest[0] != "user: go on" {
-		r.t.Errorf("as of %s it goes on with %q", at, rest)
+		r.t.Errorf("as of %s: got the continuation %q", at, rest)
 	}
 	return got
 }

@@ -12,10 +12,10 @@ func isChat(name string) bool {
 	return strings.Contains(name, "/chats/") && strings.HasSuffix(name, ".jsonl")
 }
 
-// An editor talks to an agent by the Agent Client Protocol.
+// An editor uses an agent by the Agent Client Protocol.
 type editor struct{ *talker }
 
-// call calls a method, lets the agent do what it asks to meanwhile, and returns the result.
+// call calls a method, grants the agent's requests meanwhile, and returns the result.
 func (e *editor) call(method string, params object) json.RawMessage {
 	e.t.Helper()
 	e.last++
@@ -68,7 +68,7 @@ func (g geminiResult) tokens() tokens {
 	return tokens{Input: g.Stats.Input - g.Stats.Cached, CacheRead: g.Stats.Cached, Output: g.Stats.Output + thought, Reasoning: thought}
 }
 
-// gemini runs Gemini CLI, and returns what it says that it took, and its session.
+// gemini runs Gemini CLI, and returns the usage that it reports, and its session.
 func (m *machine) gemini(gemini string, args ...string) (tokens, string) {
 	m.t.Helper()
 	out := m.run(gemini, append([]string{"--model", "gemini-2.5-flash", "--output-format", "stream-json"}, args...)...)
@@ -77,12 +77,12 @@ func (m *machine) gemini(gemini string, args ...string) (tokens, string) {
 		session += line.ID
 	}
 	if len(list) == 0 || list[len(list)-1].Type != "result" || session == "" {
-		m.t.Fatalf("gemini ended with\n%s", out)
+		m.t.Fatalf("gemini printed no result:\n%s", out)
 	}
 	return list[len(list)-1].tokens(), session
 }
 
-// chatted is who said what in a session.
+// chatted lists the speakers and texts of a session.
 func (m *machine) chatted(session string) (list []string) {
 	m.t.Helper()
 	for _, turn := range m.main(session, 0) {
@@ -104,8 +104,7 @@ func (m *machine) chatted(session string) (list []string) {
 	return list
 }
 
-// What Gemini CLI does with a session while it is watched: a run, and another one that takes
-// it up again.
+// A watch records a session of Gemini CLI: a run, and another one that resumes the session.
 func TestGemini(t *testing.T) {
 	gemini := installed(t, "gemini-0.61", "gemini")
 	m := newMachine(t)
@@ -115,7 +114,7 @@ func TestGemini(t *testing.T) {
 	took, session := m.gemini(gemini, "--prompt", "what is here")
 	again, same := m.gemini(gemini, "--resume", "latest", "--prompt", "and now")
 	if session != same {
-		t.Fatalf("session %s became %s", session, same)
+		t.Fatalf("got session %s, want %s", same, session)
 	}
 	m.caughtUp(root, isChat)
 	stop()
@@ -126,13 +125,13 @@ func TestGemini(t *testing.T) {
 	c.lag()
 	want := took.plus(again)
 	if got := m.cost("gemini/" + session); got.Spent.Tokens != want {
-		t.Errorf("%s took %+v, want %+v", session, got.Spent, want)
+		t.Errorf("%s: got %+v, want %+v", session, got.Spent, want)
 	}
 	m.same(session, m.chatted("gemini/"+session), append(model.saying(), "assistant: "+sentence(model.requests.Load())))
 }
 
-// What Gemini CLI prints is recorded as it is printed, between what tally says of the command;
-// and what that took is what it says.
+// The output of Gemini CLI is recorded byte for byte, between tally's lines about the command. The cost is the one
+// that Gemini reports.
 func TestGeminiStream(t *testing.T) {
 	gemini := installed(t, "gemini-0.61", "gemini")
 	m := newMachine(t)
@@ -151,11 +150,11 @@ func TestGeminiStream(t *testing.T) {
 	m.same("what "+session+" shows", shown, []string{"user: what is here", "assistant: The answer is number 2."})
 	got, want := m.cost(session).Spent.Tokens, said[len(said)-1].tokens()
 	if got != want {
-		t.Errorf("%s took %+v, want %+v", session, got, want)
+		t.Errorf("%s: got %+v, want %+v", session, got, want)
 	}
 }
 
-// What an editor and Gemini CLI say to each other is recorded, all of it, and who said what.
+// The whole exchange between an editor and Gemini CLI is recorded, with its speakers.
 func TestGeminiACP(t *testing.T) {
 	gemini := installed(t, "gemini-0.61", "gemini")
 	m := newMachine(t)
@@ -183,7 +182,7 @@ func TestGeminiACP(t *testing.T) {
 	session := "acp/gemini-cli/" + id
 	main := m.main(session, 0)
 	if len(main) != 2 || !strings.Contains(string(main[0].Turn), `"what is here"`) || !strings.Contains(string(main[1].Turn), "The answer is number ") {
-		t.Errorf("%s shows %+v", session, main)
+		t.Errorf("%s: got %+v", session, main)
 	}
 	quota := parsed[struct {
 		Meta struct {
@@ -196,6 +195,6 @@ func TestGeminiACP(t *testing.T) {
 		} `json:"_meta"`
 	}](t, string(result)).Meta.Quota.Count
 	if got := m.cost(session).Spent.Tokens; got != (tokens{Input: quota.Input, Output: quota.Output}) {
-		t.Errorf("%s took %+v, want %+v", session, got, quota)
+		t.Errorf("%s: got %+v, want %+v", session, got, quota)
 	}
 }

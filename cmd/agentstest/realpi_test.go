@@ -14,7 +14,7 @@ func isPi(name string) bool { return strings.HasSuffix(name, ".jsonl") }
 // A piServer is pi as other programs run it.
 type piServer struct{ *talker }
 
-// call has pi obey a command, and returns its data.
+// call sends pi a command and returns its data.
 func (p *piServer) call(command string, with object) json.RawMessage {
 	p.t.Helper()
 	p.last++
@@ -26,19 +26,19 @@ func (p *piServer) call(command string, with object) json.RawMessage {
 	p.send(request)
 	m := p.wait(command, func(m message) bool { return m.Type == "response" && string(m.ID) == id })
 	if m.Success == nil || !*m.Success {
-		p.t.Fatalf("pi does not obey %s: %s", command, m.Error)
+		p.t.Fatalf("pi refused %s: %s", command, m.Error)
 	}
 	return m.Data
 }
 
-// prompt has a person say something, and waits for what becomes of it.
+// prompt sends a user's prompt, and waits for the end of the answer.
 func (p *piServer) prompt(text string) {
 	p.t.Helper()
 	p.call("prompt", object{"message": text})
 	p.wait("the end of "+text, func(m message) bool { return m.Type == "agent_end" })
 }
 
-// piThread is what pi says that its session is.
+// piThread is a session in pi's words.
 type piThread struct {
 	session  string
 	messages []string
@@ -61,7 +61,7 @@ func (p *piServer) thread() piThread {
 	return said
 }
 
-// piMessages are those of the turns in effect.
+// piMessages are the messages of the turns in effect.
 func (m *machine) piMessages(session string, at int64) (list []string) {
 	m.t.Helper()
 	for _, turn := range m.main(session, at) {
@@ -80,14 +80,14 @@ func (m *machine) piHome(model *model) string {
 	return filepath.Join(m.home, ".pi", "agent", "sessions")
 }
 
-// leaf is an extension of pi's: /leaf ID goes on behind another entry of the tree.
+// leaf is an extension of pi: /leaf ID continues after another entry of the tree.
 const leaf = `export default function (pi) {
   pi.registerCommand("leaf", { description: "moves the leaf", handler: async (id, ctx) => { await ctx.navigateTree(id) } })
 }
 `
 
-// What pi does with a session while it is watched: a run, another one that continues it, and
-// a leaf that is moved to where both had been.
+// A watch records a session of pi: a run, another one that continues it, and a leaf that is moved to the point after
+// the first.
 func TestPi(t *testing.T) {
 	pi := installed(t, "pi-0.73", "pi")
 	m := newMachine(t)
@@ -104,7 +104,7 @@ func TestPi(t *testing.T) {
 	m.caughtUp(root, isPi)
 	main := m.main(before.session, 0)
 	was := main[len(main)-1].Offset
-	answer := parsed[struct{ ID string }](t, string(main[3].Turn)).ID // of the response in this file
+	answer := parsed[struct{ ID string }](t, string(main[3].Turn)).ID // the response's id in this file
 	p.call("prompt", object{"message": "/leaf " + answer})
 	p.prompt("from the first answer on")
 	moved := p.thread()
@@ -120,7 +120,7 @@ func TestPi(t *testing.T) {
 	c.lines()
 	c.bytes()
 	if len(c.files) != 2 || moved.session != before.session || fork.session == moved.session {
-		t.Errorf("pi has %d files; sessions %s, %s, %s", len(c.files), before.session, moved.session, fork.session)
+		t.Errorf("got %d files of pi; sessions %s, %s, %s", len(c.files), before.session, moved.session, fork.session)
 	}
 	m.same(before.session+" before the leaf was moved", m.piMessages(before.session, was), before.messages)
 	for _, want := range []piThread{moved, fork} {
@@ -128,10 +128,10 @@ func TestPi(t *testing.T) {
 	}
 	got := m.cost(moved.session).OnBranch
 	if usd, _ := got.USD.Float64(); got.Tokens != moved.tokens || usd < moved.usd*0.999999 || usd > moved.usd*1.000001 {
-		t.Errorf("%s took %+v, want %+v and %v USD", moved.session, got, moved.tokens, moved.usd)
+		t.Errorf("%s: got %+v, want %+v and %v USD", moved.session, got, moved.tokens, moved.usd)
 	}
 	rewinds := slices.DeleteFunc(slices.Clone(c.records), func(r record) bool { return r.Event.Type != "tally.session.rewound.v1" })
 	if len(rewinds) != 1 || rewinds[0].Event.Data.To != main[3].Offset || rewinds[0].Event.Data.Reason != "source" {
-		t.Errorf("rewinds %+v, want one to @%d", rewinds, main[3].Offset)
+		t.Errorf("got rewinds %+v, want one to @%d", rewinds, main[3].Offset)
 	}
 }

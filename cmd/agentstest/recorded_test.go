@@ -25,12 +25,12 @@ func recorded(t *testing.T, agent, below, folder string) (m *machine, root strin
 	m.tally(watch...)
 	m.tally("import", root)
 	if n := len(m.records()) - before; n != 0 {
-		t.Errorf("%d events more when %s is read again", n, folder)
+		t.Errorf("a second import of %s: got %d new events", folder, n)
 	}
 	return m, root
 }
 
-// Each version of Codex that was recorded is in the store as it was.
+// The store has the threads of each recorded version of Codex as they were.
 func TestRecordedCodex(t *testing.T) {
 	folders, err := filepath.Glob(filepath.Join(testkit.Data(t, "agents"), "codex-0.*"))
 	if err != nil {
@@ -58,11 +58,11 @@ func TestRecordedCodex(t *testing.T) {
 		}
 	}
 	if homes < 2 || forks == 0 || reverts == 0 || asked == 0 {
-		t.Errorf("%d homes, %d forks, %d reverts, %d answers were recorded", homes, forks, reverts, asked)
+		t.Errorf("got %d homes, %d forks, %d reverts, %d answers", homes, forks, reverts, asked)
 	}
 }
 
-// recordedAnswers are what app-servers said of threads.
+// recordedAnswers returns the answers of app-servers about threads.
 func recordedAnswers(t *testing.T) (list []thread) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(testkit.Data(t, "agents"), "codex-appserver-*.jsonl"))
@@ -90,8 +90,8 @@ func read(t *testing.T, name string) string {
 	return string(content)
 }
 
-// Gemini CLI's list of messages is what stands in its file when a resume has said it again,
-// and what came then. What it took in its first run it said itself.
+// Gemini CLI's list of messages has the messages that a resume wrote again and the later ones. The usage of the first
+// run is its own report.
 func TestRecordedGemini(t *testing.T) {
 	m, root := recorded(t, "gemini", ".gemini", testkit.Data(t, "agents", "gemini-0.61"))
 	c := m.compare("gemini", "gemini", root, isChat)
@@ -101,13 +101,13 @@ func TestRecordedGemini(t *testing.T) {
 	session := "gemini/" + said[0].ID
 	m.same(session, m.chatted(session), []string{"user: what is here", "assistant: Hello number 2 from a model that needs no network.",
 		"user: and now", "assistant: Hello number 3 from a model that needs no network."})
-	want := said[len(said)-1].tokens().plus(tokens{Input: 800, Output: 27, Reasoning: 7, CacheRead: 100}) // the one answer of its second
+	want := said[len(said)-1].tokens().plus(tokens{Input: 800, Output: 27, Reasoning: 7, CacheRead: 100}) // the only answer of the second run
 	if got := m.cost(session).Spent.Tokens; got != want {
-		t.Errorf("%s took %+v, want %+v", session, got, want)
+		t.Errorf("%s: got %+v, want %+v", session, got, want)
 	}
 }
 
-// What pi said that its session is, when it ended, and what that took.
+// The store agrees with pi's description of its session at the end, and with its usage.
 func TestRecordedPi(t *testing.T) {
 	m, root := recorded(t, "pi", ".pi/agent", testkit.Data(t, "agents", "pi-0.73"))
 	c := m.compare("pi", "pi", root, isPi)
@@ -125,9 +125,9 @@ func TestRecordedPi(t *testing.T) {
 	}
 	m.same(session, m.piMessages(session, 0), want)
 	if got := m.cost(session).Spent; got.Tokens != (tokens{Input: 160, Output: 12, CacheRead: 40}) || got.USD != "0.00018799999999999996" {
-		t.Errorf("%s took %+v", session, got)
+		t.Errorf("%s: got %+v", session, got)
 	}
 	if slices.ContainsFunc(c.records, func(r record) bool { return r.Event.Type == "tally.session.rewound.v1" }) {
-		t.Error("a leaf that was never moved")
+		t.Error("no leaf was moved")
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// record is what tally log says of an event.
+// record is an event as tally log prints it.
 type record struct {
 	Offset   int64
 	Recorded time.Time
@@ -29,13 +29,13 @@ type record struct {
 	}
 }
 
-// session is the id of the session whose event it is.
+// session returns the id of the event's session.
 func (r record) session() string {
 	sub, _ := events.ParseSubject(events.DefaultNamespace, r.Event.Subject)
 	return sub.ID
 }
 
-// payload is what the comparisons want to know of the events.
+// payload has the members of events that the comparisons need.
 type payload struct {
 	Entries []struct {
 		Thread, ID string
@@ -54,16 +54,16 @@ type place struct {
 	Offset  int64
 }
 
-// A file is one that an agent keeps a session in.
+// A file is a session file of an agent.
 type file struct {
-	name    string // below the agent's root, with slashes
+	name    string // path below the agent's root, with slashes
 	content []byte
 }
 
-// base is the file's name wherever it lies.
+// base returns the file's name without its folder.
 func (f file) base() string { return path.Base(f.name) }
 
-// lines are those of the file, without their ends.
+// lines returns the lines of the file, without their ends.
 func (f file) lines() []string {
 	if len(f.content) == 0 {
 		return nil
@@ -71,7 +71,7 @@ func (f file) lines() []string {
 	return strings.Split(strings.TrimSuffix(string(f.content), "\n"), "\n")
 }
 
-// files returns those below a folder whose names the agent's are like.
+// files returns the files below a folder whose names are like those of the agent's files.
 func files(t *testing.T, root string, like func(name string) bool) (list []file) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -92,14 +92,14 @@ func files(t *testing.T, root string, like func(name string) bool) (list []file)
 	return list
 }
 
-// A comparison is of what an agent has in its files, and what a store has of that.
+// A comparison has an agent's files and the store's records of them.
 type comparison struct {
 	*machine
 	agent, format string
 	files         []file
 	records       []record
-	at            map[string]record // the events of lines, by file, and where they begin
-	owner         map[string]string // the sessions of files, by their base
+	at            map[string]record // the events of lines, by the file and the offset of the line
+	owner         map[string]string // the sessions of files, by base name
 }
 
 // compare reads both sides.
@@ -107,17 +107,17 @@ func (m *machine) compare(agent, format, root string, like func(name string) boo
 	m.t.Helper()
 	c := &comparison{m, agent, format, files(m.t, root, like), m.records(), make(map[string]record), make(map[string]string)}
 	if len(c.files) == 0 {
-		m.t.Fatalf("%s has no files in %s", agent, root)
+		m.t.Fatalf("%s: got no files in %s", agent, root)
 	}
 	for _, r := range c.records {
 		name, where, ok := strings.Cut(r.Event.Line, ":")
-		if !ok || r.Event.Type != events.TypeTurnAppended { // where a file ends says what it is called
+		if !ok || r.Event.Type != events.TypeTurnAppended { // the end of a file has its name
 			continue
 		}
 		begin, _, _ := strings.Cut(where, "+")
 		key := path.Base(name) + ":" + begin
 		if other, twice := c.at[key]; twice {
-			m.t.Errorf("%s is the line of @%d and @%d", key, other.Offset, r.Offset)
+			m.t.Errorf("%s: got the line in @%d and @%d", key, other.Offset, r.Offset)
 		}
 		c.at[key], c.owner[path.Base(name)] = r, r.session()
 	}
@@ -129,7 +129,7 @@ func (m *machine) records() []record {
 	return parsedLines[record](m.t, m.tally("log", "--all-sessions", "-o", "jsonl"))
 }
 
-// soon is until when a line of a file is in the store, at the worst.
+// soon is the time limit for a line to reach the store.
 const soon = 20 * time.Second
 
 // caughtUp waits until the store has as many lines as the agent has written.
@@ -150,10 +150,10 @@ func (m *machine) caughtUp(root string, like func(name string) bool) {
 			return
 		}
 	}
-	m.t.Fatalf("the store has %d of %d lines", have, want)
+	m.t.Fatalf("got %d of %d lines in the store", have, want)
 }
 
-// lines compares events with lines: each line is one event, which has its bytes.
+// lines compares events with lines: each line is one event with the same bytes.
 func (c *comparison) lines() {
 	c.t.Helper()
 	want, bytes := 0, 0
@@ -163,15 +163,15 @@ func (c *comparison) lines() {
 			r, ok := c.at[fmt.Sprint(f.base(), ":", begin)]
 			switch {
 			case !ok:
-				c.t.Errorf("%s: no event is the line at byte %d", f.name, begin)
+				c.t.Errorf("%s: got no event for the line at byte %d", f.name, begin)
 			case len(r.Event.Data.Entries) != 1 || string(r.Event.Data.Entries[0].Turn) != line:
-				c.t.Errorf("%s: the line at byte %d is @%d, which has %.300s", f.name, begin, r.Offset, r.Event.Data.Entries)
+				c.t.Errorf("%s: the line at byte %d: got @%d with %.300s", f.name, begin, r.Offset, r.Event.Data.Entries)
 			}
 			want, bytes, begin = want+1, bytes+len(line)+1, begin+len(line)+1
 		}
 	}
 	if len(c.at) != want {
-		c.t.Errorf("%d events are lines, the files have %d", len(c.at), want)
+		c.t.Errorf("got %d events of lines, want %d", len(c.at), want)
 	}
 	c.t.Logf("%d files, %d lines, %d bytes, %d events", len(c.files), want, bytes, len(c.records))
 }
@@ -188,17 +188,17 @@ func (c *comparison) bytes() {
 	}
 	for _, f := range c.files {
 		if given[f.base()] != string(f.content) {
-			c.t.Errorf("%s: %d bytes come back as %d", f.name, len(f.content), len(given[f.base()]))
+			c.t.Errorf("%s: %d bytes: got %d", f.name, len(f.content), len(given[f.base()]))
 		}
 		delete(given, f.base())
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		c.t.Errorf("there is no %s that could be given back", name)
+		c.t.Errorf("got an exported %s, which the agent does not have", name)
 	}
 }
 
-// lag says how long after the times of lines they were recorded. A line has the time of what
-// it tells, which is before it is written.
+// lag logs the time from a line's timestamp to its recording. The timestamp is that of the reported act, before the
+// line is written.
 func (c *comparison) lag() {
 	c.t.Helper()
 	var list []time.Duration
@@ -213,7 +213,7 @@ func (c *comparison) lag() {
 	}
 }
 
-// turn is one of tally show.
+// turn is a turn in the output of tally show.
 type turn struct {
 	Offset int64
 	Turn   json.RawMessage
@@ -230,7 +230,7 @@ func (m *machine) main(session string, at int64) []turn {
 		Threads map[string]struct{ Turns []turn }
 	}](m.t, m.tally(args...))
 	list := shown.Threads["main"].Turns
-	for i := range list { // they come indented
+	for i := range list { // the output is indented
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, list[i].Turn); err != nil {
 			m.t.Fatal(err)
@@ -240,7 +240,7 @@ func (m *machine) main(session string, at int64) []turn {
 	return list
 }
 
-// tokens are what somebody says that was taken.
+// tokens are numbers of used tokens.
 type tokens struct{ Input, Output, Reasoning, CacheRead, CacheWrite int64 }
 
 func (t tokens) plus(o tokens) tokens {
@@ -251,7 +251,7 @@ func (t tokens) minus(o tokens) tokens {
 	return tokens{t.Input - o.Input, t.Output - o.Output, t.Reasoning - o.Reasoning, t.CacheRead - o.CacheRead, t.CacheWrite - o.CacheWrite}
 }
 
-// cost is what tally says that a session took.
+// cost returns the cost of a session as tally prints it.
 type cost struct {
 	Spent, OnBranch struct {
 		USD    json.Number
@@ -269,6 +269,6 @@ func (m *machine) cost(session string) cost {
 func (m *machine) same(what string, got, want []string) {
 	m.t.Helper()
 	if !slices.Equal(got, want) {
-		m.t.Errorf("%s is\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		m.t.Errorf("%s: got\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

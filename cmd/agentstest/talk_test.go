@@ -9,24 +9,24 @@ import (
 	"testing"
 )
 
-// A talker is a program that is talked to in lines of JSON.
+// A talker is a program that exchanges lines of JSON.
 type talker struct {
 	t    *testing.T
 	name string
 	in   io.WriteCloser
 	out  *bufio.Reader
-	said bytes.Buffer // on standard error
+	said bytes.Buffer // standard error
 	last int          // id of a request
-	seen []message    // that nobody waited for yet
+	seen []message    // received, not yet returned by wait
 	sent []string     // lines
-	came []string     // lines, as far as they were waited for
+	came []string     // lines that wait has returned
 }
 
 // message is a line of any of the programs.
 type message struct {
 	ID      json.RawMessage
-	Method  string // of an app-server, and of ACP
-	Type    string // of pi
+	Method  string // in messages of an app-server and of ACP
+	Type    string // in messages of pi
 	Command string
 	Success *bool
 	Params  json.RawMessage
@@ -55,7 +55,7 @@ func (m *machine) talk(name string, args ...string) *talker {
 	w.in, w.out = in, bufio.NewReader(out)
 	m.t.Cleanup(func() {
 		in.Close()
-		_ = c.Process.Kill() // it may have ended by itself
+		_ = c.Process.Kill() // it may have ended already
 		_ = c.Wait()
 	})
 	return w
@@ -82,7 +82,7 @@ func (w *talker) send(v any) {
 	}
 }
 
-// wait returns the first message that is wanted, of those that came already too.
+// wait returns the first matching message, including those that arrived before.
 func (w *talker) wait(what string, want func(message) bool) message {
 	w.t.Helper()
 	for i, m := range w.seen {

@@ -25,30 +25,30 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// A door is a way by which something comes into a store and is acknowledged. It writes a text
-// to a note, or says to another file what is in it then.
-type door struct {
+// A writer is a way to store and acknowledge content. It writes a text to a note, or names another file and the text
+// that the file must have then.
+type writer struct {
 	name string
 	put  func(id, text string) (file, want string, err error)
 }
 
-// saving is a door that only writes.
-func saving(name string, put func(id, text string) error) door {
-	return door{name, func(id, text string) (string, string, error) { return id, text, put(id, text) }}
+// saving returns a writer that only writes.
+func saving(name string, put func(id, text string) error) writer {
+	return writer{name, func(id, text string) (string, string, error) { return id, text, put(id, text) }}
 }
 
-// noteOf is the event that writes a note.
+// noteOf returns the event that writes a note.
 func noteOf(id, text string) events.Event {
-	return events.Event{Source: "urn:doors", Type: events.TypeDocumentWritten, Subject: events.Document("", "note", id), ContentType: events.ContentTypeRaw, Data: []byte(text)}
+	return events.Event{Source: "urn:writers", Type: events.TypeDocumentWritten, Subject: events.Document("", "note", id), ContentType: events.ContentTypeRaw, Data: []byte(text)}
 }
 
-// storeDoors are the calls of a store that append.
-func storeDoors(ctx context.Context, who string, st *tally.Store) []door {
+// storeWriters returns a writer for each call of a store that appends.
+func storeWriters(ctx context.Context, who string, st *tally.Store) []writer {
 	sub := func(id string) events.Subject { return events.Document("", "note", id) }
 	part := func(id, text string) log.Part {
 		return log.Part{Subject: sub(id), Events: []events.Event{noteOf(id, text)}}
 	}
-	list := []door{
+	list := []writer{
 		saving("Save", func(id, text string) error {
 			_, err := st.Documents().Save(ctx, "note", id, tally.Write{Data: []byte(text)})
 			return err
@@ -95,7 +95,7 @@ func storeDoors(ctx context.Context, who string, st *tally.Store) []door {
 			return err
 		}),
 		saving("import", func(id, text string) error {
-			dir, err := os.MkdirTemp("", "doors-")
+			dir, err := os.MkdirTemp("", "writers-")
 			if err != nil {
 				return err
 			}
@@ -112,7 +112,7 @@ func storeDoors(ctx context.Context, who string, st *tally.Store) []door {
 			return err
 		}),
 		{"ingest", func(id, text string) (string, string, error) {
-			dir, err := os.MkdirTemp("", "doors-")
+			dir, err := os.MkdirTemp("", "writers-")
 			if err != nil {
 				return "", "", err
 			}
@@ -138,8 +138,8 @@ func storeDoors(ctx context.Context, who string, st *tally.Store) []door {
 	return list
 }
 
-// wireDoor is a client in another language.
-func wireDoor(name string, nc *nats.Conn) door {
+// wireWriter returns a writer that is a client in another language.
+func wireWriter(name string, nc *nats.Conn) writer {
 	return saving(name, func(id, text string) error {
 		e := noteOf(id, text)
 		e.ID = fmt.Sprint(name, id, text)
@@ -163,15 +163,15 @@ func wireDoor(name string, nc *nats.Conn) door {
 	})
 }
 
-// doorsOf opens a store in every way, each of which is a process of its own in the world.
-func doorsOf(t *testing.T, n noted) []door {
+// writersOf opens a store in every way. Outside of the test, each would be a process of its own.
+func writersOf(t *testing.T, n noted) []writer {
 	ctx, url := t.Context(), ""
 	l := &embedded.Listen{Address: "127.0.0.1:0", Users: []embedded.Account{{Name: "ann", Password: "secret"}}, Ready: func(at string) { url = at }}
 	owner := n.open(embedded.Options{Trees: notesOf, Own: true, Listen: l})
-	list := storeDoors(ctx, "owner", owner)
-	list = append(list, storeDoors(ctx, "attached, keeps trees", n.keeps())...)
-	list = append(list, storeDoors(ctx, "attached", n.open(embedded.Options{}))...)
-	list = append(list, storeDoors(ctx, "user of a server", n.open(embedded.Options{Backend: "nats", URL: as(url, "ann:secret")}))...)
+	list := storeWriters(ctx, "owner", owner)
+	list = append(list, storeWriters(ctx, "attached, keeps trees", n.keeps())...)
+	list = append(list, storeWriters(ctx, "attached", n.open(embedded.Options{}))...)
+	list = append(list, storeWriters(ctx, "user of a server", n.open(embedded.Options{Backend: "nats", URL: as(url, "ann:secret")}))...)
 	text, err := os.ReadFile(filepath.Join(n.dir, "owner.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -186,56 +186,56 @@ func doorsOf(t *testing.T, n noted) []door {
 			t.Fatal(err)
 		}
 		t.Cleanup(nc.Close)
-		list = append(list, wireDoor(name, nc))
+		list = append(list, wireWriter(name, nc))
 	}
-	slices.SortFunc(list, func(a, b door) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(list, func(a, b writer) int { return strings.Compare(a.name, b.name) })
 	return list
 }
 
-// unshown plays a random program through doors, and returns the first acknowledgement whose file
-// does not show what was acknowledged.
-func unshown(n noted, doors []door, rng *rand.Rand, steps int) error {
-	order := append(rng.Perm(len(doors)), make([]int, max(0, steps-len(doors)))...)
-	for i := len(doors); i < len(order); i++ {
-		order[i] = rng.IntN(len(doors))
+// unshown plays a random program through writers, and returns the first acknowledgement whose file does not show the
+// acknowledged text.
+func unshown(n noted, writers []writer, rng *rand.Rand, steps int) error {
+	order := append(rng.Perm(len(writers)), make([]int, max(0, steps-len(writers)))...)
+	for i := len(writers); i < len(order); i++ {
+		order[i] = rng.IntN(len(writers))
 	}
 	for step, at := range order {
-		d := doors[at]
+		d := writers[at]
 		file, want, err := d.put(fmt.Sprint("n", rng.IntN(4)), fmt.Sprint("text-", step))
 		if err != nil {
 			return fmt.Errorf("step %d, %s: %w", step, d.name, err)
 		}
 		if got, err := os.ReadFile(filepath.Join(n.folder, file)); err != nil || string(got) != want {
-			return fmt.Errorf("step %d, %s: acknowledged, and file %s has %q, %v, want %q", step, d.name, file, got, err, want)
+			return fmt.Errorf("step %d, %s: acknowledged: file %s: got %q, %v, want %q", step, d.name, file, got, err, want)
 		}
 	}
 	return nil
 }
 
-// Whatever acknowledges waits for the files of trees in mode sync.
+// Every way to append waits for the files of trees in mode sync.
 func TestTreeDoors(t *testing.T) {
 	n := newNoted(t, "mode = \"sync\"\n")
-	doors := doorsOf(t, n)
-	steps := len(doors) + 20
+	writers := writersOf(t, n)
+	steps := len(writers) + 20
 	if testkit.Soak() {
 		steps = 3000
 	}
 	seed := rand.Uint64()
-	t.Run("B-41 every door that acknowledges waits for the files", func(t *testing.T) {
-		if err := unshown(n, doors, rand.New(rand.NewPCG(seed, 1)), steps); err != nil {
+	t.Run("B-41 every writer that acknowledges waits for the files", func(t *testing.T) {
+		if err := unshown(n, writers, rand.New(rand.NewPCG(seed, 1)), steps); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	})
 	t.Run("B-41 a build that does not wait is caught", func(t *testing.T) {
 		embedded.ShowNothing(t)
-		if err := unshown(n, doors, rand.New(rand.NewPCG(seed, 2)), steps); err == nil {
-			t.Error("it passes the law")
+		if err := unshown(n, writers, rand.New(rand.NewPCG(seed, 2)), steps); err == nil {
+			t.Error("appends that do not wait: got no error from the law")
 		}
 	})
 }
 
-// What was acknowledged when no keeper was there, or by one that died before it wrote the file, is
-// shown by the next keeper, however short its life is.
+// If content was acknowledged without a keeper, or the keeper died before it wrote the file, the next keeper writes
+// the file, however short its life is.
 func TestTreeNextKeeper(t *testing.T) {
 	n := newNoted(t, "mode = \"sync\"\n")
 	for round := range 8 {
