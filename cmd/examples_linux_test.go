@@ -136,6 +136,7 @@ func checkCall(t *testing.T, example string, words []string) {
 // Each example of a help text runs in a prepared store and ends as it should.
 func TestExamplesOfHelp(t *testing.T) {
 	testkit.OnlyFull(t, "TestHelpTexts checks the commands and flags of each example")
+	t.Parallel()
 	table := readExampleTable(t)
 	world := filepath.Join(t.TempDir(), "home")
 	for from, to := range map[string]string{"../examples/home/.claude": ".claude", "../examples/home/.codex": ".codex", "../examples/bakery": "conversations"} {
