@@ -31,7 +31,7 @@ func (e *OwnershipError) Unwrap() error { return log.ErrUnavailable }
 type ReadOnlyError struct{ Dir string }
 
 func (e *ReadOnlyError) Error() string {
-	return fmt.Sprintf("embedded: the file system of %s is read-only: the store can be read, and not written to: copy the directory to where that can be done, and open the copy", e.Dir)
+	return fmt.Sprintf("embedded: %s is on a read-only file system, so appends are refused: copy the store to a writable file system", e.Dir)
 }
 
 // Unwrap returns log.ErrUnavailable.

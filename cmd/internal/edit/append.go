@@ -380,7 +380,7 @@ func (p *appender) drain(ctx context.Context, limit int) error {
 		w := p.waiting[0]
 		p.waiting, p.held = p.waiting[1:], p.held-len(w.event.Data)
 		ack, err := w.pending.Wait(ctx)
-		if !events.IsStored(err) && (errors.Is(err, log.ErrAborted) || errors.Is(err, log.ErrUnknown) || errors.Is(err, log.ErrUnavailable)) {
+		if cmdutil.IsAway(err) || errors.Is(err, log.ErrAborted) && !events.IsStored(err) {
 			// Later appends of the subject fail too. They are repeated in the order of the lines before any other
 			// append.
 			limit = 0

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 )
@@ -54,7 +55,7 @@ func (s *store) Close() error {
 // again reopens the store if err says that it does not answer and st is that store. It reports whether a repeated call
 // may succeed.
 func (s *store) again(ctx context.Context, st *tally.Store, err error) bool {
-	if s.open == nil || !isAway(err) || len(st.Runners()) > 0 { // a store that this process owns repairs itself
+	if s.open == nil || !cmdutil.IsAway(err) || len(st.Runners()) > 0 { // a store that this process owns repairs itself
 		return false
 	}
 	s.mu.Lock()
@@ -84,11 +85,6 @@ func (s *store) again(ctx context.Context, st *tally.Store, err error) bool {
 
 // pauseToOpen is the pause before a second attempt to open the store.
 const pauseToOpen = 100 * time.Millisecond
-
-// isAway reports whether an error says that the store did not answer.
-func isAway(err error) bool {
-	return !events.IsStored(err) && (errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown))
-}
 
 // lastWord is the time limit for running calls after the end of the command.
 const lastWord = 5 * time.Second
@@ -140,7 +136,7 @@ func (s *store) read(ctx context.Context, r *events.Range, yield func(events.Rec
 	st := s.now()
 	for rec, err := range st.Log.Read(ctx, *r) {
 		switch {
-		case err != nil && isAway(err):
+		case err != nil && cmdutil.IsAway(err):
 			if s.again(ctx, st, err) {
 				return true
 			}

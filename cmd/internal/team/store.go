@@ -94,7 +94,7 @@ func (s *store) once(ctx context.Context, f func(*tally.Store) error, own func(*
 		switch {
 		case s.isStored(err):
 			return nil
-		case unknown && own != nil && !isAway(err) && own(st, err):
+		case unknown && own != nil && !cmdutil.IsAway(err) && own(st, err):
 			return nil
 		case attempt == 0 && s.patient > 0:
 			giveUp = time.Now().Add(s.patient)
@@ -112,7 +112,7 @@ func (s *store) once(ctx context.Context, f func(*tally.Store) error, own func(*
 // if giveUp is zero. It reports whether a repeated call may succeed.
 func (s *store) again(ctx context.Context, st *tally.Store, err error, giveUp time.Time) bool {
 	over := func() bool { return !giveUp.IsZero() && time.Now().After(giveUp) }
-	if ctx.Err() != nil || over() || !isAway(err) || len(st.Runners()) > 0 { // a store that this process owns repairs itself
+	if ctx.Err() != nil || over() || !cmdutil.IsAway(err) || len(st.Runners()) > 0 { // a store that this process owns repairs itself
 		return false
 	}
 	s.mu.Lock()
@@ -140,11 +140,6 @@ func (s *store) again(ctx context.Context, st *tally.Store, err error, giveUp ti
 
 // pauseToOpen is the pause before a second attempt to open the store.
 const pauseToOpen = 100 * time.Millisecond
-
-// isAway reports whether an error says that the store did not answer.
-func isAway(err error) bool {
-	return !events.IsStored(err) && (errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown))
-}
 
 // pause waits, and reports whether ctx was not done meanwhile.
 func pause(ctx context.Context, d time.Duration) bool {
