@@ -198,7 +198,7 @@ func TestAttachedSaysThatTheOwnerIsGone(t *testing.T) {
 	_, lastErr := a.Log().Last(t.Context(), sub)
 	_, appendErr := a.Log().Append(t.Context(), sub, log.Any, turn("b", "x"))
 	for call, err := range map[string]error{"read": readErr, "last": lastErr, "append": appendErr} {
-		if !errors.Is(err, log.ErrUnavailable) || !strings.Contains(err.Error(), "open it again") {
+		if !errors.Is(err, log.ErrUnavailable) || !strings.Contains(err.Error(), "open the store again") {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
@@ -218,7 +218,7 @@ func TestViewOfADeadOwner(t *testing.T) {
 	waited := make(chan error, 1)
 	go func() { waited <- st.Wait(ctx, "catalog", 1) }()
 	mustClose(t, s)
-	if err := <-waited; !errors.Is(err, log.ErrUnavailable) || !strings.Contains(err.Error(), "open it again") {
+	if err := <-waited; !errors.Is(err, log.ErrUnavailable) || !strings.Contains(err.Error(), "open the store again") {
 		t.Error(err)
 	}
 }

@@ -58,7 +58,7 @@ func (l *Log) append(ctx context.Context, sub events.Subject, expect Expect, buf
 	if err != nil {
 		return ack, err
 	}
-	return l.settle(ctx, p, ack)
+	return l.settle(ctx, p.sub.Name(), p.buffered, ack)
 }
 
 // put stores an append, here or through the owner.
@@ -134,19 +134,19 @@ func (l *Log) note(p *appending, ack Ack) {
 }
 
 // settle returns when a stored append is as durable as the caller asked. A duplicate that was found in the log waits
-// like a new event.
-func (l *Log) settle(ctx context.Context, p *appending, ack Ack) (Ack, error) {
+// like a new event. name is the append's name for an error.
+func (l *Log) settle(ctx context.Context, name string, buffered bool, ack Ack) (Ack, error) {
 	if l.commit == nil {
 		return ack, nil
 	}
-	if p.buffered {
+	if buffered {
 		ack.Durability = Buffered
 		return ack, nil
 	}
 	patience := timers.start(l.config.AckWait)
 	defer timers.stop(patience)
 	if err := l.commit.awaitFor(ctx, ack.Last, patience.C); err != nil {
-		return Ack{}, fmt.Errorf("append to %s: %w", p.sub.Name(), err)
+		return Ack{}, fmt.Errorf("append to %s: %w", name, err)
 	}
 	return ack, nil
 }
@@ -198,7 +198,7 @@ func (l *Log) appendAsync(ctx context.Context, sub events.Subject, expect Expect
 		// The next append of the subject is stored while this one is synced.
 		l.leave(t, err != nil)
 		if err == nil {
-			ack, err = l.settle(ctx, p, ack)
+			ack, err = l.settle(ctx, p.sub.Name(), p.buffered, ack)
 		}
 		l.config.Observer.Appended(len(evs), time.Since(begun), err)
 		done.finish(ack, err)
@@ -286,9 +286,9 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 	}
 	switch {
 	case sub.Kind == events.KindUnit:
-		return nil, &events.InvalidError{Field: "subject", Reason: "records of kind unit are the log's own"}
+		return nil, &events.InvalidError{Field: "subject", Reason: "only the log writes records of kind unit"}
 	case len(evs) == 0:
-		return nil, &events.InvalidError{Field: "events", Reason: "an append has at least one"}
+		return nil, &events.InvalidError{Field: "events", Reason: "missing: an append has at least one event"}
 	case len(evs) > events.MaxAppend:
 		return nil, &SizeError{Index: -1, What: "events", Size: len(evs), Max: events.MaxAppend}
 	}

@@ -68,7 +68,7 @@ func (l *Log) beginAll(given []Part) (*batch, error) {
 	}
 	switch {
 	case u.events == 0:
-		return nil, &events.InvalidError{Field: "events", Reason: "an append has at least one"}
+		return nil, &events.InvalidError{Field: "events", Reason: "missing: an append has at least one event"}
 	case u.events > events.MaxAppend:
 		return nil, &SizeError{Index: -1, What: "events", Size: u.events, Max: events.MaxAppend}
 	}
@@ -82,7 +82,7 @@ func (l *Log) preparePart(p Part) (*appending, error) {
 		return l.prepareDecided(p.Subject, p.Expect, p.Events)
 	}
 	if p.Expect.kind == expectAny || p.Expect.kind == expectSince && p.Expect.types == "" {
-		return nil, &events.InvalidError{Field: "expect", Reason: "a part without events has to expect something of " + p.Subject.Name()}
+		return nil, &events.InvalidError{Field: "expect", Reason: "missing: a part without events is a guard of " + p.Subject.Name() + " and needs an expectation"}
 	}
 	if err := p.Subject.Validate(); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (l *Log) settleAll(ctx context.Context, parts []*appending, acks []Ack) err
 	for _, ack := range acks {
 		last.Last = max(last.Last, ack.Last)
 	}
-	_, err := l.settle(ctx, &appending{name: nameOf(parts)}, last)
+	_, err := l.settle(ctx, nameOf(parts), false, last)
 	return err
 }
 

@@ -138,7 +138,7 @@ func (c *committer) commit() {
 	}
 	c.mu.Lock()
 	if err != nil {
-		c.err = fmt.Errorf("%w: the disk did not take what was written: %v", ErrUnavailable, err)
+		c.err = fmt.Errorf("%w: sync failed: %v", ErrUnavailable, err)
 	} else {
 		// The commit point: from here on a power cut takes no record up to shown.
 		c.synced, c.safe = target, shown
@@ -364,5 +364,5 @@ func (c *committer) awaitFor(ctx context.Context, at events.Offset, patience <-c
 	if c.safe >= at {
 		return nil
 	}
-	return fmt.Errorf("%w: %v was stored, and is not known to be on disk: %v", ErrUnknown, at, cmp.Or(err, c.err))
+	return fmt.Errorf("%w: record %v is stored, but not known to be on disk: %v", ErrUnknown, at, cmp.Or(err, c.err))
 }

@@ -28,7 +28,7 @@ const (
 )
 
 // errMoved ends a live consumer: its segment gets no more messages.
-var errMoved = errors.New("another segment is written to")
+var errMoved = errors.New("the log continues in another segment")
 
 // deleteConsumer asks without waiting for an answer.
 func (b *jetStream) deleteConsumer(stream, name string) {
@@ -159,7 +159,7 @@ func (c *consumer) next(ctx context.Context) (Message, error) {
 		}
 		a, err := c.inbox.receive(ctx, c.moved)
 		if err != nil {
-			return Message{}, fmt.Errorf("behind %v: %w", c.at, err)
+			return Message{}, fmt.Errorf("after record %v: %w", c.at, err)
 		}
 		if a.number == 0 {
 			if err := c.status(ctx, a.Message); err != nil {
@@ -206,7 +206,7 @@ func (c *consumer) rest(ctx context.Context) (Message, error) {
 func (c *consumer) take(a incoming) (Message, error) {
 	c.got++
 	if a.number != c.got || a.Offset <= c.at {
-		return Message{}, fmt.Errorf("%w: delivery %d of %v came as number %d behind %v", ErrUnavailable, a.number, a.Offset, c.got, c.at)
+		return Message{}, fmt.Errorf("%w: record %v after %v has delivery number %d, want %d: the server lost or repeated a message", ErrUnavailable, a.Offset, c.at, a.number, c.got)
 	}
 	c.at = a.Offset
 	if !c.q.Live && a.Offset > c.q.Upto {
@@ -295,5 +295,5 @@ func (c *consumer) status(ctx context.Context, m Message) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: the server ended the read behind %v: %s %s", ErrUnavailable, c.at, code, text)
+	return fmt.Errorf("%w: the server ended the read after record %v: %s %s", ErrUnavailable, c.at, code, text)
 }

@@ -21,20 +21,20 @@ func (b *jetStream) worth(ctx context.Context, c Config) (Durability, string) {
 	info := b.line.Load().active().stream.CachedInfo()
 	replicas := info.Config.Replicas
 	if replicas >= 3 {
-		return Replicated, "a quorum has them, not all"
+		return Replicated, ""
 	}
 	if replicas > 1 {
-		return Buffered, fmt.Sprintf("%s has %d replicas, which is no more than one when one fails", info.Config.Name, replicas)
+		return Buffered, fmt.Sprintf("stream %s has %d replicas, of which one may fail; Replicated needs 3", info.Config.Name, replicas)
 	}
 	if c.Host.SyncsAlways == nil {
-		return Buffered, fmt.Sprintf("%s has one replica, and nobody asked whether its server syncs before it acknowledges", info.Config.Name)
+		return Buffered, fmt.Sprintf("stream %s has one replica, and it is unknown whether its server syncs before it acknowledges", info.Config.Name)
 	}
 	server := b.reads.ConnectedServerName()
 	if info.Cluster != nil && info.Cluster.Leader != "" {
 		server = info.Cluster.Leader
 	}
 	if err := c.Host.SyncsAlways(ctx, server); err != nil {
-		return Buffered, fmt.Sprintf("%s has one replica, on %s: %v", info.Config.Name, server, err)
+		return Buffered, fmt.Sprintf("stream %s has one replica, on %s: %v", info.Config.Name, server, err)
 	}
-	return Durable, "one server has them"
+	return Durable, fmt.Sprintf("stream %s has one replica", info.Config.Name)
 }

@@ -92,7 +92,7 @@ type PartialError struct {
 
 func (e *PartialError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "append to %s: only a part of it is in the log already:", e.Subject.Name())
+	fmt.Fprintf(&b, "append to %s: some of its events, not all, are already in the log:", e.Subject.Name())
 	for i, h := range e.Have {
 		if i == 3 {
 			fmt.Fprintf(&b, " and %d more", len(e.Have)-i)
@@ -128,7 +128,7 @@ type FullError struct {
 }
 
 func (e *FullError) Error() string {
-	return fmt.Sprintf("store full: %d bytes are free on its disk, and %d are kept free", e.Free, e.Reserve)
+	return fmt.Sprintf("store full: %d bytes are free on its disk, and %d must stay free", e.Free, e.Reserve)
 }
 
 // Is reports whether target is ErrFull.
@@ -144,7 +144,7 @@ type QuotaError struct {
 }
 
 func (e *QuotaError) Error() string {
-	return fmt.Sprintf("over the limit of %s: %d %s bytes are allowed, %d are there, and it would be %d", e.Scope, e.Limit, e.Meter, e.Have, e.Want)
+	return fmt.Sprintf("over the limit of %s: %d %s bytes are allowed, %d are used, and the append needs %d in all", e.Scope, e.Limit, e.Meter, e.Have, e.Want)
 }
 
 // Is reports whether target is ErrQuota.
@@ -191,21 +191,21 @@ func checkServer(version string) error {
 }
 
 // errOtherStream is the server's answer to a message for another stream than the one that has its subject.
-var errOtherStream = fmt.Errorf("%w: the subject is another stream's", ErrUnavailable)
+var errOtherStream = fmt.Errorf("%w: the message was sent to another stream than the one with its subject", ErrUnavailable)
 
 // errInProcess is a cluster's answer to a message that was sent before and is not stored by a quorum yet. It may still
 // be.
-var errInProcess = fmt.Errorf("%w: the message is being stored", ErrBusy)
+var errInProcess = fmt.Errorf("%w: an earlier sending of the message is being stored", ErrBusy)
 
 // errSentAgain says that a publication was sent twice and that only the answer to the second one came, a refusal. The
 // server may have stored the first one: it compares the expectation of a message before its id, and the first message
 // moved the subject.
-var errSentAgain = fmt.Errorf("%w: it was sent again", ErrUnknown)
+var errSentAgain = fmt.Errorf("%w: the first sending has no answer, the second was refused", ErrUnknown)
 
 // sentAgain returns the error of a publication whose second sending was refused.
 func sentAgain(refusal error) error {
 	if conflict, ok := errors.AsType[*ConflictError](refusal); ok {
-		return fmt.Errorf("%w, and the subject was at %v by then", errSentAgain, conflict.Have)
+		return fmt.Errorf("%w: the subject's last record is %v", errSentAgain, conflict.Have)
 	}
 	return fmt.Errorf("%w: %v", errSentAgain, refusal)
 }
@@ -266,16 +266,16 @@ func answerError(code int, text string) error {
 func requestError(err error) error {
 	switch {
 	case errors.Is(err, nats.ErrNoResponders): // the server reports that no stream took it
-		return fmt.Errorf("%w: no stream takes the subject", ErrUnavailable)
+		return fmt.Errorf("%w: no stream has the subject", ErrUnavailable)
 	case errors.Is(err, nats.ErrReconnectBufExceeded): // the connection keeps nothing for later
-		return fmt.Errorf("%w: not connected", ErrUnavailable)
+		return fmt.Errorf("%w: not connected to the server", ErrUnavailable)
 	case errors.Is(err, nats.ErrMaxPayload):
 		return fmt.Errorf("%w: the server's max_payload is too small", ErrUnavailable)
 	}
-	return fmt.Errorf("%w: no ack: %v", ErrUnknown, err)
+	return fmt.Errorf("%w: no acknowledgement: %v", ErrUnknown, err)
 }
 
-var errHungUp = fmt.Errorf("%w: the connection to whoever served the store is closed: open it again", ErrUnavailable)
+var errHungUp = fmt.Errorf("%w: the connection to the store's server is closed: open the store again", ErrUnavailable)
 
 // apiError translates the error of a request that stores nothing.
 func apiError(err error) error {
@@ -288,7 +288,7 @@ func apiError(err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, nats.ErrReconnectBufExceeded): // the connection keeps nothing for later
-		return fmt.Errorf("%w: whoever served the store is gone: open it again", ErrUnavailable)
+		return fmt.Errorf("%w: the store's server is gone: open the store again", ErrUnavailable)
 	case errors.Is(err, nats.ErrConnectionClosed): // perhaps while the request was under way
 		return errHungUp
 	case refused && (api.ErrorCode == codeInsufficient || api.ErrorCode == codeStorageResources || api.ErrorCode == codeAccountResources):

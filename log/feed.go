@@ -68,7 +68,7 @@ func (f *feed) await(ctx context.Context) error {
 	case <-f.more:
 		return nil
 	case <-time.After(silence):
-		return fmt.Errorf("%w: the server is silent", ErrUnavailable)
+		return fmt.Errorf("%w: no message from the server within %v", ErrUnavailable, silence)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -18,13 +18,12 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// deaf connects to a server that from a question on hears nothing more, as one does that
-// is being stopped.
+// deaf makes connections to a server that stops receiving at a certain request, like a server that is being stopped.
 type deaf struct {
 	server *server.Server
 
-	mu    sync.Mutex // guards what follows
-	to    []byte     // what the question is sent to begins so; nil: it hears everything
+	mu    sync.Mutex // guards the fields below
+	to    []byte     // beginning of the request after which the server receives nothing; nil: it receives everything
 	asked chan struct{}
 	conns []net.Conn
 	dead  bool
@@ -55,7 +54,7 @@ func (d *deaf) InProcessConn() (net.Conn, error) {
 	return deafConn{conn, d}, nil
 }
 
-// turn has the server hear nothing from a question on, and returns when it is asked.
+// turn makes the server receive nothing from a request to a subject on. The returned channel is closed at the request.
 func (d *deaf) turn(to string) (asked <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,6 +62,7 @@ func (d *deaf) turn(to string) (asked <-chan struct{}) {
 	return d.asked
 }
 
+// hears reports whether the server receives a text.
 func (d *deaf) hears(text []byte) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,7 +81,7 @@ func (d *deaf) hears(text []byte) bool {
 	return true
 }
 
-// die ends the connections, and takes no more.
+// die closes the connections and refuses new ones.
 func (d *deaf) die() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,7 +103,7 @@ func (c deafConn) Write(text []byte) (int, error) {
 	return c.Conn.Write(text)
 }
 
-// call is something that is asked of a log.
+// call is a call of a log's method.
 type call func(context.Context, *log.Log) error
 
 // last returns the last error of a sequence.
@@ -145,7 +145,7 @@ func TestNothingWaitsForADeadOwner(t *testing.T) {
 	}
 }
 
-// diesWhenAsked has an owner die that was asked something by a call.
+// diesWhenAsked lets the owner die at a request to a subject that a call makes. The call must return an error.
 func diesWhenAsked(t *testing.T, to string, do call) {
 	s := mustServeOwner(t)
 	d := &deaf{server: s}
@@ -157,16 +157,16 @@ func diesWhenAsked(t *testing.T, to string, do call) {
 	select {
 	case <-asked:
 	case err := <-over:
-		t.Fatalf("it did not ask: %v", err)
+		t.Fatalf("the call ended before it made its request: %v", err)
 	}
 	d.die()
 	err := <-over
-	if unavailable := errors.Is(err, log.ErrUnavailable) && strings.Contains(err.Error(), "open it again"); !unavailable && !errors.Is(err, log.ErrUnknown) {
-		t.Errorf("%v", err)
+	if unavailable := errors.Is(err, log.ErrUnavailable) && strings.Contains(err.Error(), "open the store again"); !unavailable && !errors.Is(err, log.ErrUnknown) {
+		t.Errorf("got %v, want ErrUnknown, or ErrUnavailable with advice to open the store again", err)
 	}
 }
 
-// mustServeOwner starts a server on which the owner of a store serves it. It has a record.
+// mustServeOwner starts a server with the service of a store's owner. The store has one record.
 func mustServeOwner(t *testing.T) *server.Server {
 	s := mustServe(t, t.TempDir(), nil)
 	owner := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Owner: true}})
@@ -179,7 +179,7 @@ func mustServeOwner(t *testing.T) *server.Server {
 	return s
 }
 
-// An owner that dies while a process attaches to it is not waited for either.
+// If the owner dies while a process attaches to it, Open returns ErrUnavailable without waiting.
 func TestOpenDoesNotWaitForADeadOwner(t *testing.T) {
 	log.SetAway(t, 100*time.Hour)
 	for _, to := range []string{"$JS.API.STREAM.NAMES", "$JS.API.STREAM.INFO."} {
@@ -189,7 +189,7 @@ func TestOpenDoesNotWaitForADeadOwner(t *testing.T) {
 		asked := d.turn(to)
 		go func() { <-asked; d.die() }()
 		if l, err := log.Open(ctx, d.dial(t), log.Config{Host: log.Host{Via: true, Reads: d.dial(t)}}); l != nil || !errors.Is(err, log.ErrUnavailable) {
-			t.Errorf("%s: %v", to, err)
+			t.Errorf("%s: got %v, want ErrUnavailable", to, err)
 		}
 	}
 }

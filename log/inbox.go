@@ -75,7 +75,7 @@ func (in *clientInbox) wait(ctx context.Context, moved <-chan struct{}) (*nats.M
 	case <-in.lost:
 		return nil, in.errLost()
 	case <-silent.C:
-		return nil, fmt.Errorf("%w: the server is silent", ErrUnavailable)
+		return nil, fmt.Errorf("%w: no message from the server within %v", ErrUnavailable, patience)
 	}
 }
 
@@ -84,7 +84,7 @@ func (in *clientInbox) errLost() error {
 	if in.nc.IsClosed() {
 		return errHungUp
 	}
-	return fmt.Errorf("%w: the connection was lost", ErrUnavailable)
+	return fmt.Errorf("%w: the connection to the server was lost", ErrUnavailable)
 }
 
 func (in *clientInbox) close() {
@@ -116,7 +116,7 @@ func incomingOf(m Message, reply string, size int) (incoming, error) {
 	number, err2 := strconv.ParseUint(tokens[i+1], 10, 64)
 	ns, err3 := strconv.ParseInt(tokens[i+2], 10, 64)
 	if n < 9 || tokens[0] != "$JS" || tokens[1] != "ACK" || err1 != nil || err2 != nil || err3 != nil || number == 0 {
-		return a, fmt.Errorf("%w: a message with the reply subject %q", ErrUnavailable, reply)
+		return a, fmt.Errorf("%w: a delivered message has the invalid reply subject %q", ErrUnavailable, reply)
 	}
 	a.Offset, a.Time, a.number = events.Offset(seq), time.Unix(0, ns).UTC(), number
 	return a, nil

@@ -249,7 +249,7 @@ func (l *Log) readPast(ctx context.Context, r events.Range, known events.Offset)
 			at = rec.Offset
 		}
 		if at < known {
-			yield(events.Record{}, fmt.Errorf("log: read %s: %w: it has a record at %v, and those that came end at %v", r.Subject.Name(), ErrUnavailable, known, at))
+			yield(events.Record{}, fmt.Errorf("log: read %s: %w: the read ended at %v, but the last record is %v", r.Subject.Name(), ErrUnavailable, at, known))
 		}
 	}
 }

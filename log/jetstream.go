@@ -132,7 +132,7 @@ func (b *jetStream) open(ctx context.Context) error {
 		return err
 	}
 	if len(found) == 0 && b.via {
-		return fmt.Errorf("%w: its owner has no stream", ErrUnavailable)
+		return fmt.Errorf("%w: the owner's server has no stream of the log", ErrUnavailable)
 	}
 	if len(found) == 0 {
 		s, err := b.create(ctx, 1, b.segments.Above+1)
@@ -180,7 +180,7 @@ func (b *jetStream) awaitNext(ctx context.Context) error {
 	defer cancel()
 	for b.line.Load().active().closed {
 		if err := pause(ctx, 6); err != nil {
-			return fmt.Errorf("%w: its last segment takes no events, and nobody begins the next", ErrUnavailable)
+			return fmt.Errorf("%w: the last segment is closed, and its owner did not begin the next one within %v", ErrUnavailable, patience)
 		}
 		if err := b.refresh(ctx); err != nil {
 			return err
@@ -233,7 +233,7 @@ func (b *jetStream) put(ctx context.Context, p Publication) (Receipt, error) {
 	l := b.line.Load()
 	s := l.active()
 	if p.Segment != 0 && p.Segment != s.n {
-		return Receipt{}, fmt.Errorf("%w: a segment was begun", ErrBusy)
+		return Receipt{}, fmt.Errorf("%w: the log began another segment", ErrBusy)
 	}
 	exact, err := b.exactIn(ctx, l, p)
 	if err != nil {
@@ -263,7 +263,7 @@ func (b *jetStream) put(ctx context.Context, p Publication) (Receipt, error) {
 		if err := b.refresh(ctx); err != nil {
 			return Receipt{}, err
 		}
-		return Receipt{}, fmt.Errorf("%w: a segment was begun", ErrBusy)
+		return Receipt{}, fmt.Errorf("%w: the log began another segment", ErrBusy)
 	}
 	return receipt, err
 }

@@ -71,7 +71,7 @@ func (s *segment) mustReach(ctx context.Context, at events.Offset) error {
 }
 
 func behind(have, want events.Offset) error {
-	return fmt.Errorf("%w: the server that answers ends at %v, and there is %v", ErrUnavailable, have, want)
+	return fmt.Errorf("%w: the answering server has records up to %v, but the log has %v", ErrUnavailable, have, want)
 }
 
 // saw notes an offset that a cluster has shown to this process.

@@ -142,7 +142,7 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 	}
 	if have := l.config.Host.Durability; have < c.MinDurability {
 		l.end()
-		return nil, &DurabilityError{Want: c.MinDurability, Have: have, Why: cmp.Or(c.why, "that is what this store gives")}
+		return nil, &DurabilityError{Want: c.MinDurability, Have: have, Why: cmp.Or(c.why, "the store does not promise more")}
 	}
 	if l.js != nil && l.config.Host.Owner && l.config.Host.Segments.Bytes > 0 {
 		l.roller = newRoller(l.js, l.drain)
@@ -340,7 +340,7 @@ func (l *Log) Last(ctx context.Context, sub events.Subject) (events.Record, erro
 		return events.Record{}, err
 	}
 	if l.isClosed() {
-		return events.Record{}, l.errClosed("last of " + sub.NATS())
+		return events.Record{}, l.errClosed("last of " + sub.Name())
 	}
 	m, err := l.backend.Last(ctx, sub.NATS())
 	if err == nil || isNotFound(err) {
@@ -366,7 +366,7 @@ func (l *Log) First(ctx context.Context, sub events.Subject) (events.Offset, err
 		return 0, err
 	}
 	if l.isClosed() {
-		return 0, l.errClosed("first of " + sub.NATS())
+		return 0, l.errClosed("first of " + sub.Name())
 	}
 	m, err := Message{}, errors.ErrUnsupported
 	if b, ok := l.backend.(firsts); ok {

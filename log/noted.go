@@ -49,14 +49,14 @@ func (l *Log) unread(sub events.Subject, expect Expect) error {
 		return nil
 	}
 	if err := l.lostBehind(sub, expect.at); err != nil {
-		return fmt.Errorf("log: append %s: not written: %w", sub.NATS(), err)
+		return fmt.Errorf("append to %s: not written: %w", sub.Name(), err)
 	}
 	return nil
 }
 
 // notWritten refuses an append that was decided on while a record of its subject cannot be read.
 func (l *Log) notWritten(p *appending, lost events.Offset) error {
-	return fmt.Errorf("log: append %s: not written: %w", p.name, &events.DamageError{Offset: lost})
+	return fmt.Errorf("append to %s: not written: %w", p.sub.Name(), &events.DamageError{Offset: lost})
 }
 
 // unreadable returns the damage of the last record of a subject that the backend does not find, or nil if the subject

@@ -26,9 +26,9 @@ type orderError struct {
 
 func (e *orderError) Error() string {
 	if e.gap() {
-		return fmt.Sprintf("log: request %d waited for %d, which did not come", e.number, e.next)
+		return fmt.Sprintf("log: append: request %d of a series: request %d before it did not arrive", e.number, e.next)
 	}
-	return fmt.Sprintf("log: request %d is behind the series, which goes on with %d, and is not one of those it had", e.number, e.next)
+	return fmt.Sprintf("log: append: request %d of a series: the number was used before, for another request or too long ago; the next number is %d", e.number, e.next)
 }
 
 func (e *orderError) gap() bool { return e.number > e.next }
@@ -154,7 +154,7 @@ func (n *numbering) find(key seriesKey) (*series, error) {
 		}
 	}
 	if len(n.series) >= maxSeries {
-		return nil, fmt.Errorf("log: append: %w: %d producers number their requests", ErrUnavailable, len(n.series))
+		return nil, fmt.Errorf("log: append: %w: too many series of numbered requests: %d", ErrUnavailable, len(n.series))
 	}
 	s := &series{next: 1, kept: 1, waiting: make(map[uint64]*early), given: make(map[uint64]given)}
 	n.series[key] = s

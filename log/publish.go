@@ -67,7 +67,7 @@ func parseAck(data []byte) (pubAck, error) {
 	case ack.Error != nil:
 		return pubAck{}, answerError(ack.Error.ErrCode, ack.Error.Description)
 	case ack.Sequence == 0 || events.Offset(ack.Sequence) > events.MaxOffset:
-		return pubAck{}, fmt.Errorf("%w: an ack with the sequence %d", ErrUnknown, ack.Sequence)
+		return pubAck{}, fmt.Errorf("%w: the ack has the invalid sequence %d", ErrUnknown, ack.Sequence)
 	}
 	return ack, nil
 }
@@ -230,7 +230,7 @@ func atomicOf(s *segment, p Publication) ([]natswire.Publication, error) {
 		}
 	}
 	if len(guards) > len(free) {
-		return nil, fmt.Errorf("%w: %d subjects are only expected, and %d messages have room to say so", ErrGuard, len(guards), len(free))
+		return nil, fmt.Errorf("%w: the append has %d guards, but only %d messages without an expectation to carry them", ErrGuard, len(guards), len(free))
 	}
 	for i, g := range guards {
 		m := &batch[free[i]]

@@ -34,7 +34,7 @@ func dialPublisher(login Login, wait time.Duration) (*publisher, error) {
 	p := &publisher{wait: wait, pending: make(map[uint64]chan<- answer)}
 	var err error
 	p.conn, err = login.dial("tally appends", wait, 64<<10, natswire.Handler{Message: p.answer, Over: func(err error) {
-		p.giveUp(fmt.Errorf("%w: no ack: %v", ErrUnknown, err))
+		p.giveUp(fmt.Errorf("%w: no acknowledgement: %v", ErrUnknown, err))
 	}})
 	return p, err
 }
@@ -125,14 +125,14 @@ func (p *publisher) take(number uint64) chan<- answer {
 func (p *publisher) answer(m natswire.Message) error {
 	n, err := m.Number()
 	if err != nil {
-		return fmt.Errorf("the server answers to %q", m.Subject)
+		return fmt.Errorf("the server sent an answer to the unknown subject %q", m.Subject)
 	}
 	got := p.take(n)
 	if got == nil {
 		return nil // the caller has stopped waiting
 	}
 	if m.Header != nil { // a status without a body: no stream has the subject
-		got <- answer{err: fmt.Errorf("%w: no stream takes the subject", ErrUnavailable)}
+		got <- answer{err: fmt.Errorf("%w: no stream has the subject", ErrUnavailable)}
 		return nil
 	}
 	ack, err := parseAck(m.Data)

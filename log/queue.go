@@ -24,7 +24,7 @@ func (l *Log) enter(sub events.Subject) (*ticket, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.shut {
-		return nil, l.errClosed("append " + sub.NATS())
+		return nil, l.errClosed("append to " + sub.Name())
 	}
 	return l.enqueue(sub), nil
 }
@@ -129,7 +129,7 @@ func (l *Log) leave(t *ticket, abort bool) {
 	q := l.queues[t.sub]
 	if abort {
 		for _, w := range q {
-			w.err = fmt.Errorf("append to %s: %w: an earlier one failed", w.sub.Name(), ErrAborted)
+			w.err = fmt.Errorf("append to %s: %w: an earlier append to it failed", w.sub.Name(), ErrAborted)
 			close(w.turn)
 		}
 		q = nil

@@ -61,7 +61,7 @@ func (l *Log) readBy(ctx context.Context, r events.Range, verb string, scan func
 
 func mustBeRange(r events.Range) {
 	if r.Limit < 0 {
-		panic(fmt.Sprintf("log: a range with the limit %d", r.Limit))
+		panic(fmt.Sprintf("log: read: a range with the negative limit %d", r.Limit))
 	}
 }
 

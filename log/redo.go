@@ -78,7 +78,7 @@ func (l *Log) redo(ctx context.Context, after events.Offset, publish publishing)
 			continue
 		}
 		if err := l.redoUnit(ctx, rec, publish); err != nil {
-			return fmt.Errorf("log: the unit at %v: %w", rec.Offset, err)
+			return fmt.Errorf("log: complete the batch at %v: %w", rec.Offset, err)
 		}
 	}
 	return nil

@@ -77,7 +77,7 @@ func (r *remote) close() {
 
 // errLost returns the error for a lost owner. A process that opens the store again finds the next owner, or becomes it.
 func (r *remote) errLost() error {
-	return fmt.Errorf("%w: the process that owned the store is gone: open it again", ErrUnavailable)
+	return fmt.Errorf("%w: the process that owned the store is gone: open the store again", ErrUnavailable)
 }
 
 // hear notes a watermark that the owner has answered.
@@ -102,7 +102,7 @@ func (r *remote) append(ctx context.Context, p *appending) (Ack, error) {
 	if err != nil {
 		return Ack{}, err
 	}
-	reply, d, err := r.request(ctx, p.sub, p.name, data)
+	reply, d, err := r.request(ctx, p.sub, p.sub.Name(), data)
 	if err != nil {
 		return Ack{}, err
 	}
@@ -138,7 +138,8 @@ func (r *remote) appendAll(ctx context.Context, parts []*appending) ([]Ack, erro
 	return acks, nil
 }
 
-// request sends an encoded append to the owner and returns its reply.
+// request sends an encoded append to the owner and returns its reply. Errors name the append by name. If the reply's
+// error names no subject, it is about sub.
 func (r *remote) request(ctx context.Context, sub events.Subject, name string, data []byte) (reply appendReply, d Durability, err error) {
 	if limit := r.nc.MaxPayload(); int64(len(data)) > limit {
 		return reply, d, &SizeError{Index: -1, What: "bytes of the request", Size: len(data), Max: int(limit)}
@@ -146,7 +147,7 @@ func (r *remote) request(ctx context.Context, sub events.Subject, name string, d
 	ctx, cancel := context.WithTimeout(ctx, r.wait)
 	defer cancel()
 	if err := r.ask(ctx, subjectAppend, data, &reply); err != nil {
-		return reply, d, fmt.Errorf("append to %s: %w", sub.Name(), err)
+		return reply, d, fmt.Errorf("append to %s: %w", name, err)
 	}
 	if reply.Error != nil {
 		return reply, d, reply.Error.errorOf(sub)
@@ -167,14 +168,14 @@ func (r *remote) ask(ctx context.Context, subject string, data []byte, v any) er
 	m, err := r.nc.RequestWithContext(ctx, subject, data)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("%w: nobody serves the store", ErrUnavailable)
+		return fmt.Errorf("%w: no process serves the store", ErrUnavailable)
 	case errors.Is(err, nats.ErrReconnectBufExceeded): // it was not sent, and the status has not arrived yet
 		return r.errLost()
 	case err != nil:
 		return requestError(err)
 	}
 	if err := rawjson.Unmarshal(m.Data, v); err != nil {
-		return fmt.Errorf("%w: the answer cannot be read: %v", ErrUnknown, err)
+		return fmt.Errorf("%w: the owner's answer is invalid: %v", ErrUnknown, err)
 	}
 	return nil
 }

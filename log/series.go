@@ -42,7 +42,7 @@ func (l *Log) AppendSeries(ctx context.Context, sub events.Subject, expect Expec
 	if err != nil {
 		return Ack{}, added, err
 	}
-	ack, err = l.settle(ctx, list[len(list)-1], ack)
+	ack, err = l.settle(ctx, sub.Name(), false, ack)
 	return ack, added, err
 }
 

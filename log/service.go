@@ -109,7 +109,7 @@ func (s *Service) Close() error {
 	return errors.Join(err, s.nc.Flush())
 }
 
-var errOwnerEnds = fmt.Errorf("log: append: %w: the owner ends", ErrUnavailable)
+var errOwnerEnds = fmt.Errorf("log: append: %w: the owner of the store is ending", ErrUnavailable)
 
 // append queues a request for its subject, and answers it when its append is over. The service calls it for one request
 // after the other.

@@ -68,9 +68,9 @@ func (l *Log) store(ctx context.Context, parts ...*appending) ([]Ack, error) {
 	}
 	if errors.Is(last, errInProcess) {
 		l.doubtful.Store(true)
-		return nil, fmt.Errorf("append to %s: %w: it was sent before, and no quorum has it yet", nameOf(parts), ErrUnknown)
+		return nil, fmt.Errorf("append to %s: %w: it was sent, but no quorum of the cluster has stored it yet", nameOf(parts), ErrUnknown)
 	}
-	return nil, fmt.Errorf("append to %s: %w: too much happens there, nothing was written after %d tries", nameOf(parts), ErrUnavailable, maxTries)
+	return nil, fmt.Errorf("append to %s: %w: not written after %d tries: other writers were faster, or the server was busy", nameOf(parts), ErrUnavailable, maxTries)
 }
 
 // storedFirst returns the Acks of an append that was sent twice if the log has its events, and nil if it does not have
@@ -295,7 +295,7 @@ func (l *Log) decide(ctx context.Context, p *appending) (Exactly, *Ack, error) {
 	}
 	switch {
 	case conflict && p.guarded:
-		return Exactly{}, nil, &events.InvalidError{Field: "expect", Reason: p.guardedType() + " is a decision about what is there: unless it begins the subject, it has to name the last offset that it is based on"}
+		return Exactly{}, nil, &events.InvalidError{Field: "expect", Reason: "missing: unless it is the first event of its subject, " + p.guardedType() + " needs the last offset that it is based on"}
 	case conflict && p.decided && p.expect.at > s.last:
 		lost, err := l.cannotRead(ctx, p.expect.at)
 		if lost && err == nil {
@@ -422,5 +422,5 @@ func sameEvent(a, b events.Event) bool {
 }
 
 func otherEvent(e events.Event, at events.Offset) error {
-	return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q is already that of another event, at %v", e.ID, at)}
+	return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q is already the id of another event, at %v", e.ID, at)}
 }

@@ -370,5 +370,5 @@ func (w *wireExpect) expect() (Expect, error) {
 	case w.Since != nil && w.At == nil:
 		return Since(*w.Since, w.Types...), nil
 	}
-	return Expect{}, &events.InvalidError{Field: "expect", Reason: "want one of at, and since with types"}
+	return Expect{}, &events.InvalidError{Field: "expect", Reason: "want at, or since with types"}
 }
