@@ -26,7 +26,7 @@ func TestAdmit(t *testing.T) {
 					if told += "stored"; err != nil {
 						told = "not stored"
 					} else if len(acks) != len(parts) {
-						t.Errorf("%d acks of %d parts", len(acks), len(parts))
+						t.Errorf("settle got %d acks, want %d", len(acks), len(parts))
 					} else if acks[0].Duplicate {
 						told = "there before"
 					}
@@ -39,7 +39,7 @@ func TestAdmit(t *testing.T) {
 			must := func(err error, want error, said string, parts int) {
 				t.Helper()
 				if !errors.Is(err, want) || told != said || asked != parts {
-					t.Errorf("%v, told %q, asked for %d parts; want %v, %q, %d", err, told, asked, want, said, parts)
+					t.Errorf("error %v, outcome %q, Admit was called with %d parts; want %v, %q, %d", err, told, asked, want, said, parts)
 				}
 				asked, told = 0, ""
 			}
@@ -59,7 +59,7 @@ func TestAdmit(t *testing.T) {
 			_, err = l.Append(t.Context(), events.Document("", "doc", "d"), log.At(0), p.Events...)
 			must(err, log.ErrQuota, "", 1)
 			if at, err := l.Head(t.Context()); err != nil || name == "plain" && at != 3 {
-				t.Errorf("the head is %v, %v", at, err)
+				t.Errorf("head is %v, %v, want 3", at, err)
 			}
 		})
 	}

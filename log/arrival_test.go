@@ -11,9 +11,9 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// FuzzAppendRequest holds the owner to its word on what other machines send: a request is
-// refused with a code that clients know, or what would be stored of it is valid, within its
-// bounds, read again as the same events, and the same request when it is sent on.
+// FuzzAppendRequest checks that the owner refuses any request with a code that clients know, or accepts it. The events
+// of an accepted request are valid, within the limits, and decoded as the same events. Encoding the request again
+// changes nothing.
 func FuzzAppendRequest(f *testing.F) {
 	taken, refused := appendRequests()
 	for _, seed := range append(taken, refused...) {
@@ -26,19 +26,19 @@ func FuzzAppendRequest(f *testing.F) {
 			return
 		}
 		if len(a.producer) > maxProducer || (a.producer == "") != (a.number == 0) {
-			t.Fatalf("taken with the producer %q and the number %d", a.producer, a.number)
+			t.Fatalf("a request with producer %q and number %d is accepted", a.producer, a.number)
 		}
 		mustBeStorable(t, p)
 		sent, err := encodeAppend(p)
 		if err != nil {
-			t.Fatalf("it cannot be sent on: %v", err)
+			t.Fatalf("encode an accepted request: %v", err)
 		}
 		_, q, err := arrive(sent)
 		if err != nil {
-			t.Fatalf("%v of the request sent on, %s", err, sent)
+			t.Fatalf("decode the encoded request %s: %v", sent, err)
 		}
 		if diff := cmp.Diff(p.events, q.events); diff != "" || p.sub != q.sub || p.expect != q.expect || p.buffered != q.buffered || p.guarded != q.guarded {
-			t.Fatalf("%+v is sent on as %+v\n%s", p, q, diff)
+			t.Fatalf("request %+v is %+v once encoded and decoded\n%s", p, q, diff)
 		}
 	})
 }
@@ -48,17 +48,17 @@ func TestAppendRequests(t *testing.T) {
 	taken, refused := appendRequests()
 	for _, data := range taken {
 		if _, _, err := arrive([]byte(data)); err != nil {
-			t.Errorf("%.200s: %v", data, err)
+			t.Errorf("%.200s: got error %v, want it accepted", data, err)
 		}
 	}
 	for _, data := range refused {
 		if _, _, err := arrive([]byte(data)); err == nil {
-			t.Errorf("%.200s is taken", data)
+			t.Errorf("%.200s: got no error", data)
 		}
 	}
 }
 
-// arrive takes a request as far as to where it would be stored.
+// arrive decodes and prepares a request, as the owner does before it stores it.
 func arrive(data []byte) (a arrival, p *appending, err error) {
 	if a, err = decodeAppend(data); err != nil {
 		return a, nil, err
@@ -71,46 +71,46 @@ func arrive(data []byte) (a arrival, p *appending, err error) {
 	return a, p, nil
 }
 
-// mustRefuse wants an error that tells the client the fault of its request.
+// mustRefuse fails unless the error names the invalid part of the request to the client.
 func mustRefuse(t *testing.T, err error) {
 	t.Helper()
 	w := wireErrorOf(err)
 	if w.Code != wireInvalid && w.Code != wireTooLarge || w.Code == wireInvalid && w.Field == "" {
-		t.Fatalf("refused as %s: %v", w.Code, err)
+		t.Fatalf("refused with code %s, want invalid with a field, or tooLarge: %v", w.Code, err)
 	}
 	if text := headerText(w.Message); strings.ContainsFunc(text, func(r rune) bool { return r < 0x20 || r > 0x7e }) {
-		t.Fatalf("a header with %q", text)
+		t.Fatalf("the header of the error has control characters or bytes beyond ASCII: %q", text)
 	}
 	mustMarshal(appendReply{Error: w})
 }
 
-// mustBeStorable wants what the rest of the owner takes for granted of an append.
+// mustBeStorable fails if a prepared append breaks a rule that the owner relies on.
 func mustBeStorable(t *testing.T, p *appending) {
 	t.Helper()
 	err := p.sub.Validate()
 	if n := len(p.msgs); err != nil || n == 0 || n > events.MaxAppend || n != len(p.events) {
-		t.Fatalf("%d messages of %d events of %v: %v", len(p.msgs), len(p.events), p.sub, err)
+		t.Fatalf("append to %v has %d messages for %d events: %v", p.sub, len(p.msgs), len(p.events), err)
 	}
 	ids := make(map[string]bool)
 	for i, m := range p.msgs {
 		e := p.events[i]
 		if err := e.Validate(); err != nil || e.Subject != p.sub {
-			t.Fatalf("an event of %v in an append to %v: %v", e.Subject, p.sub, err)
+			t.Fatalf("event of subject %v in an append to %v: %v", e.Subject, p.sub, err)
 		}
 		if m.ID == "" || ids[m.ID] || len(m.Data) > events.MaxData || m.headerSize() > events.MaxHeaders {
-			t.Fatalf("message %d of %d: id %q, %d bytes, %d of the header", i, len(p.msgs), m.ID, len(m.Data), m.headerSize())
+			t.Fatalf("message %d of %d: id %q, %d bytes of data, %d of header: over a limit, or the id is empty or repeated", i, len(p.msgs), m.ID, len(m.Data), m.headerSize())
 		}
 		ids[m.ID] = true
 		rec, err := decode(Message{Subject: p.name, Data: m.Data, wire: fmt.Sprintf("NATS/1.0\r\n%s\r\n", m.Header)})
 		if err != nil || !sameEvent(rec.Event, e) || rec.MsgID() != m.ID || !sameExtensions(rec.Event, e) {
-			t.Fatalf("%+v is read as %+v: %v", e, rec.Event, errors.Unwrap(err))
+			t.Fatalf("event %+v is decoded as %+v: %v", e, rec.Event, errors.Unwrap(err))
 		}
 	}
 }
 
 func sameExtensions(a, b events.Event) bool { return cmp.Equal(a.Extensions, b.Extensions) }
 
-// appendRequests are requests as clients send them, and with a fault each.
+// appendRequests returns valid requests, and invalid ones with one fault each.
 func appendRequests() (taken, refused []string) {
 	event := func(more string) string {
 		return `{"specversion":"1.0","id":"1","source":"urn:x","type":"com.example.t"` + more + `}`

@@ -17,11 +17,11 @@ import (
 	"github.com/tallylog/tally/log/memlog"
 )
 
-// forgetful answers some questions about where the log ends as a server does that is
-// behind the others.
+// forgetful is a Backend that reports the record before the last one as the head, like a server that is behind the
+// others.
 type forgetful struct {
 	shared
-	behind atomic.Int64 // how many questions
+	behind atomic.Int64 // number of such reports left
 }
 
 func (f *forgetful) State(ctx context.Context) (log.State, error) {
@@ -32,9 +32,8 @@ func (f *forgetful) State(ctx context.Context) (log.State, error) {
 	return st, err
 }
 
-// TestRepeatedAppendIsNotRefused repeats an append that got no answer and was stored.
-// Its subject's last record is known to be there, and those who are asked for the
-// records do not have it: the append must not be taken for another one's.
+// An append that was stored without an answer is recognised when it is repeated, even if the server that answers does
+// not have its record yet.
 func TestRepeatedAppendIsNotRefused(t *testing.T) {
 	for name, first := range map[string]events.Event{"looked up by id": note("x", "x"), "looked up behind the expectation": note("", "x")} {
 		t.Run(name, func(t *testing.T) {
@@ -44,27 +43,27 @@ func TestRepeatedAppendIsNotRefused(t *testing.T) {
 			a := events.Session("", "a")
 			first = one.Stamp(first)
 			if _, err := one.Append(t.Context(), a, log.At(0), first); !errors.Is(err, log.ErrUnknown) {
-				t.Fatalf("without an answer: %v", err)
+				t.Fatalf("append without an answer: got %v, want ErrUnknown", err)
 			}
 			f := &forgetful{shared: mem}
 			two := logtest.OpenOn(t, f, log.Config{})
 			f.behind.Store(1)
 			if ack, err := two.Append(t.Context(), a, log.At(0), first); err == nil && !ack.Duplicate || err != nil && !errors.Is(err, log.ErrUnavailable) {
-				t.Errorf("while some are behind: %+v, %v", ack, err)
+				t.Errorf("repeated while the server is behind: got %+v, %v, want a duplicate or ErrUnavailable", ack, err)
 			}
 			f.behind.Store(0)
 			if ack, err := two.Append(t.Context(), a, log.At(0), first); err != nil || !ack.Duplicate || ack.Last != 1 {
-				t.Errorf("when none is: %+v, %v", ack, err)
+				t.Errorf("repeated once the server has the record: got %+v, %v, want a duplicate at 1", ack, err)
 			}
 			if got := show(t, two, events.Range{}); len(got) != 1 {
-				t.Errorf("the log has %v", got)
+				t.Errorf("the log has records %v, want 1", got)
 			}
 		})
 	}
 }
 
-// TestServerThatIsBehind reads from a server that does not have yet what another one
-// acknowledged: an answer waits until it has.
+// If the server that answers lacks a record that another one acknowledged, reads and appends wait until it has the
+// record.
 func TestServerThatIsBehind(t *testing.T) {
 	ahead, late := mustDial(t, mustServe(t, t.TempDir(), nil)), mustDial(t, mustServe(t, t.TempDir(), nil))
 	for _, nc := range []*nats.Conn{ahead, late} {
@@ -82,10 +81,10 @@ func TestServerThatIsBehind(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if head, err := l.Head(ctx); err == nil {
-		t.Errorf("the head is %v while the server has nothing", head)
+		t.Errorf("got head %v from a server without records, want an error", head)
 	}
 	if rec, err := l.Record(ctx, ack.Last); err == nil || events.IsDamage(err) {
-		t.Errorf("record %v is %v, %v while the server does not have it", ack.Last, rec, err)
+		t.Errorf("record %v: got %v, %v from a server that lacks it, want an error other than damage", ack.Last, rec, err)
 	}
 
 	arrived := make(chan error, 1)
@@ -94,20 +93,20 @@ func TestServerThatIsBehind(t *testing.T) {
 		arrived <- catchUp(t.Context(), ahead, late)
 	}()
 	if rec, err := l.Last(t.Context(), a); err != nil || rec.Offset != ack.Last {
-		t.Errorf("the last record: %v, %v", rec.Offset, err)
+		t.Errorf("last record: got %v, %v, want %v", rec.Offset, err, ack.Last)
 	}
 	if again, err := l.Append(t.Context(), a, log.At(0), e); err != nil || !again.Duplicate || again.Last != ack.Last {
-		t.Errorf("again: %+v, %v", again, err)
+		t.Errorf("repeated append: got %+v, %v, want a duplicate at %v", again, err, ack.Last)
 	}
 	if got := show(t, l, events.Range{Subject: a}); len(got) != 1 {
-		t.Errorf("the session has %v", got)
+		t.Errorf("the session has records %v, want 1", got)
 	}
 	if err := <-arrived; err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestClusterWithoutLeader opens a log while its servers choose who leads them.
+// Open waits while a cluster has no leader.
 func TestClusterWithoutLeader(t *testing.T) {
 	behind := mustDial(t, mustServe(t, t.TempDir(), nil))
 	front := mustServe(t, t.TempDir(), func(o *server.Options) { o.JetStream = false })
@@ -130,7 +129,7 @@ func TestClusterWithoutLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := l.Close(); err != nil || refused != 3 {
-		t.Errorf("closed with %v after %d refusals", err, refused)
+		t.Errorf("close: %v, after %d refusals, want 3", err, refused)
 	}
 }
 

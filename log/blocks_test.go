@@ -48,10 +48,10 @@ func TestLongReadsTakeFullSegmentsFromBlocks(t *testing.T) {
 	}
 	segments, err := os.ReadDir(blocks)
 	if err != nil || len(segments) < 4 {
-		t.Fatalf("the log has %d segments: %v", len(segments), err)
+		t.Fatalf("the log has %d segments, want at least 4: %v", len(segments), err)
 	}
 
-	// open returns a log that reads from a folder, and counts its large requests to the server.
+	// open returns a log that reads blocks from a folder, and the number of its connections for large reads.
 	open := func(blocks string) (l *log.Log, asked *int) {
 		asked = new(int)
 		scans := scansOf(s, func(c net.Conn) net.Conn { *asked++; return c })
@@ -78,7 +78,7 @@ func TestLongReadsTakeFullSegmentsFromBlocks(t *testing.T) {
 	want := mustReadAll(t, plain)
 	wantSome, consumers := some(plain)
 	if len(want) != 9000 || len(wantSome) < 13_000 || consumers == 0 {
-		t.Fatalf("the server gives %d records, and %d of some subjects from %d consumers", len(want), len(wantSome), consumers)
+		t.Fatalf("got %d records from the server, and %d of some subjects by %d consumers", len(want), len(wantSome), consumers)
 	}
 	for name, c := range map[string]struct {
 		blocks string
@@ -87,23 +87,23 @@ func TestLongReadsTakeFullSegmentsFromBlocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, asked := open(c.blocks)
 			if diff := difference(want, mustReadAll(t, l)); diff != "" {
-				t.Errorf("all (-server's +files'):\n%s", diff)
+				t.Errorf("read of the whole log (-server +files):\n%s", diff)
 			}
 			if *asked > c.asked || *asked < c.asked-1 { // the newest segment may have few
-				t.Errorf("the server was asked for %d segments, want %d", *asked, c.asked)
+				t.Errorf("read %d segments from the server, want %d", *asked, c.asked)
 			}
 			gotSome, consumers := some(l)
 			if diff := difference(wantSome, gotSome); diff != "" {
-				t.Errorf("of some subjects (-server's +files'):\n%s", diff)
+				t.Errorf("reads of some subjects (-server +files):\n%s", diff)
 			}
 			if (consumers > 0) != (c.asked > 1) {
-				t.Errorf("the server was asked %d times what the first segment has of a subject", consumers)
+				t.Errorf("reads of some subjects made %d consumers of the first segment", consumers)
 			}
 			for range 10 {
 				after := events.Offset(r.IntN(8600))
 				rg := events.Range{After: after, Upto: after + 300 + events.Offset(r.IntN(100))}
 				if w, g := show(t, plain, rg), show(t, l, rg); !slices.Equal(w, g) {
-					t.Errorf("%v gives %v, want %v", rg, g, w)
+					t.Errorf("range %v: got %v, want %v", rg, g, w)
 				}
 			}
 		})
@@ -114,7 +114,7 @@ func TestLongReadsTakeFullSegmentsFromBlocks(t *testing.T) {
 	msgs := filepath.Join(blocks, "TALLY_2", "msgs")
 	numbers, err := natsfile.Numbers(msgs)
 	if err != nil || len(numbers) != 1 {
-		t.Fatalf("the segment has the blocks %v: %v", numbers, err)
+		t.Fatalf("the segment has blocks %v, want 1: %v", numbers, err)
 	}
 	path := natsfile.Path(msgs, numbers[0])
 	data, err := os.ReadFile(path)
@@ -131,18 +131,18 @@ func TestLongReadsTakeFullSegmentsFromBlocks(t *testing.T) {
 	l, asked := open(blocks)
 	want = mustReadAll(t, plain)
 	if diff := difference(want, mustReadAll(t, l)); diff != "" {
-		t.Errorf("with a damaged record (-server's +files'):\n%s", diff)
+		t.Errorf("read of the whole log with a damaged record (-server +files):\n%s", diff)
 	}
 	if *asked > 2 {
-		t.Errorf("the server was asked for %d segments, one of which has a damaged record", *asked)
+		t.Errorf("read %d segments from the server, want the active one and the one with a damaged record", *asked)
 	}
 	wantSome, _ = some(plain)
 	gotSome, _ := some(l)
 	if diff := difference(wantSome, gotSome); diff != "" {
-		t.Errorf("of some subjects, with a damaged record (-server's +files'):\n%s", diff)
+		t.Errorf("reads of some subjects with a damaged record (-server +files):\n%s", diff)
 	}
 	if lost := len(slices.DeleteFunc(slices.Clone(want), func(o outcome) bool { return o.Err == "<nil>" })); lost != 1 {
-		t.Errorf("%d records are lost", lost)
+		t.Errorf("%d records are lost, want 1", lost)
 	}
 }
 

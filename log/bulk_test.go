@@ -11,8 +11,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Until the last event of a large series is acknowledged, others can see that it is
-// under way; a small one is nobody's business.
+// Bulk is true until the last event of a large series is acknowledged. Small series do not count.
 func TestLargeSeriesAreAnnounced(t *testing.T) {
 	d := &disk{}
 	l := committing(t, d)
@@ -34,7 +33,7 @@ func TestLargeSeriesAreAnnounced(t *testing.T) {
 		}
 	}
 	if l.Bulk() {
-		t.Fatal("a small series is announced")
+		t.Fatal("Bulk is true for a small series")
 	}
 	go series("a", 100<<10)
 	go series("b", 100<<10)
@@ -43,7 +42,7 @@ func TestLargeSeriesAreAnnounced(t *testing.T) {
 	}
 	time.Sleep(20 * time.Millisecond)
 	if !l.Bulk() {
-		t.Fatal("over before it is acknowledged")
+		t.Fatal("Bulk is false before the series are acknowledged")
 	}
 	release()
 	for range 3 {
@@ -52,6 +51,6 @@ func TestLargeSeriesAreAnnounced(t *testing.T) {
 		}
 	}
 	if l.Bulk() {
-		t.Fatal("still under way")
+		t.Fatal("Bulk is true after the series were acknowledged")
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/tallylog/tally/log/memlog"
 )
 
-// disk is a Sync that a test holds and lets fail.
+// disk is a Sync that a test can delay or let fail.
 type disk struct {
 	mu     sync.Mutex
-	synced int   // syncs that are over
+	synced int   // number of finished syncs
 	err    error // of the next ones
 	hold   chan struct{}
 }
@@ -34,7 +34,7 @@ func (d *disk) sync(string) error {
 	return d.err
 }
 
-// holdBack has syncs wait until the returned function is called.
+// holdBack makes syncs wait until the test calls the returned function.
 func (d *disk) holdBack() (release func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,13 +86,13 @@ func read(t *testing.T, l *log.Log, r events.Range) int {
 	return n
 }
 
-// No acknowledgement leaves before the sync that covers it, and until then nobody
-// sees the event who did not ask to.
+// An append is acknowledged after the sync that covers it. Before that, only reads with Range.Buffered return the
+// record.
 func TestNoAckBeforeItsSync(t *testing.T) {
 	d := &disk{}
 	l := committing(t, d)
 	if d.count() != 1 {
-		t.Fatalf("the log was opened after %d syncs, want one of what was there", d.count())
+		t.Fatalf("Open made %d syncs, want 1", d.count())
 	}
 	release := d.holdBack()
 	defer release()
@@ -114,14 +114,14 @@ func TestNoAckBeforeItsSync(t *testing.T) {
 	}
 	select {
 	case <-first.Done():
-		t.Fatal("acknowledged before the sync")
+		t.Fatal("the append was acknowledged before the sync")
 	case <-time.After(50 * time.Millisecond):
 	}
 	if n := read(t, l, events.Range{}); n != 0 {
-		t.Error("a read sees what a power cut could take")
+		t.Error("a read returned a record before its sync")
 	}
 	if n := read(t, l, events.Range{Buffered: true}); n != 1 {
-		t.Error("a read that asks for it does not see the event")
+		t.Error("a read with Buffered did not return the record")
 	}
 	// The same event again, found in the log, waits like the first.
 	again := l.AppendAsync(t.Context(), sub, log.Any, someTurn("e1"))
@@ -133,18 +133,17 @@ func TestNoAckBeforeItsSync(t *testing.T) {
 	release()
 	ack, err := first.Wait(t.Context())
 	if err != nil || ack.Durability != log.Durable {
-		t.Fatalf("%+v, %v", ack, err)
+		t.Fatalf("got %+v, %v, want a durable ack", ack, err)
 	}
 	if ack, err := again.Wait(t.Context()); err != nil || !ack.Duplicate {
-		t.Fatalf("%+v, %v", ack, err)
+		t.Fatalf("repeated append: got %+v, %v, want a duplicate", ack, err)
 	}
 	if n := read(t, l, events.Range{}); n != 1 {
-		t.Error("a read does not see what is durable")
+		t.Error("a read did not return the durable record")
 	}
 }
 
-// One sync covers everybody who waits: with a disk that takes its time, far fewer
-// syncs than appends.
+// One sync covers all waiting appends: a slow disk makes far fewer syncs than appends.
 func TestOneSyncForMany(t *testing.T) {
 	d := &disk{}
 	l := committing(t, d)
@@ -169,7 +168,7 @@ func TestOneSyncForMany(t *testing.T) {
 	release()
 	all.Wait()
 	if syncs := d.count() - before; syncs > 5 {
-		t.Errorf("%d syncs for %d appends that were all waiting", syncs, n)
+		t.Errorf("%d syncs for %d waiting appends, want at most 5", syncs, n)
 	}
 }
 
@@ -191,12 +190,12 @@ func TestFollowEndsAtTheWatermark(t *testing.T) {
 	}()
 	select {
 	case at := <-seen:
-		t.Fatalf("%v was seen before it was durable", at)
+		t.Fatalf("Follow yielded %v before it was durable", at)
 	case <-time.After(50 * time.Millisecond):
 	}
 	release()
 	if at := <-seen; at != 1 {
-		t.Fatalf("saw %v", at)
+		t.Fatalf("Follow yielded %v, want 1", at)
 	}
 	if _, err := pending.Wait(t.Context()); err != nil {
 		t.Fatal(err)
@@ -204,8 +203,8 @@ func TestFollowEndsAtTheWatermark(t *testing.T) {
 	<-seen
 }
 
-// A sync that failed is final: what it should have covered is unknown, and nothing
-// is acknowledged any more, whatever a later sync says.
+// After a failed sync, the outcome of its appends is unknown and the log acknowledges nothing more, even if a later sync
+// would succeed.
 func TestFailedSyncIsFinal(t *testing.T) {
 	d := &disk{}
 	l := committing(t, d)
@@ -222,15 +221,15 @@ func TestFailedSyncIsFinal(t *testing.T) {
 		t.Fatalf("got %v, want ErrUnavailable", err)
 	}
 	if head, err := l.Head(t.Context()); err != nil || head != 2 {
-		t.Errorf("head is %v, %v: an append was stored after the failure", head, err)
+		t.Errorf("head is %v, %v, want 2: an append was stored after the failure", head, err)
 	}
 	if n := read(t, l, events.Range{}); n != 1 {
-		t.Errorf("reads give %d events, one is durable", n)
+		t.Errorf("a read returned %d records, want the durable one", n)
 	}
 }
 
-// A buffered append does not wait, is seen by those who ask, and is durable within
-// about a second.
+// A buffered append does not wait for a sync. Reads with Range.Buffered return it at once, others when the log has synced
+// by itself, after about a second.
 func TestBufferedIsDurableSoon(t *testing.T) {
 	d := &disk{}
 	l := committing(t, d)
@@ -238,20 +237,20 @@ func TestBufferedIsDurableSoon(t *testing.T) {
 	release := d.holdBack()
 	ack, err := l.AppendBuffered(t.Context(), events.Session("", "s"), log.Any, someTurn("e1"))
 	if err != nil || ack.Durability != log.Buffered || d.count() != before {
-		t.Fatalf("%+v, %v, %d syncs", ack, err, d.count()-before)
+		t.Fatalf("got %+v, %v after %d syncs, want a buffered ack without a sync", ack, err, d.count()-before)
 	}
 	if n := read(t, l, events.Range{Buffered: true}); n != 1 {
-		t.Error("not seen by a read that asks for it")
+		t.Error("a read with Buffered did not return the record")
 	}
 	release()
 	for range l.Follow(t.Context(), events.Range{Limit: 1}) {
 	}
 	if safe, err := l.Durable(t.Context()); err != nil || safe != 1 {
-		t.Errorf("the watermark is %v, %v", safe, err)
+		t.Errorf("watermark is %v, %v, want 1", safe, err)
 	}
 }
 
-// The suite again, on a log that syncs for itself.
+// The suite of promises holds on a log that syncs by itself.
 func TestCommitterKeepsThePromises(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		return logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Host: log.Host{Sync: func(string) error { return nil }}})
@@ -262,7 +261,7 @@ func TestCommitterKeepsThePromises(t *testing.T) {
 // record.
 func TestMarkIsBeforeTheAcknowledgement(t *testing.T) {
 	d := &disk{}
-	var mu sync.Mutex // guards what follows
+	var mu sync.Mutex // guards the variables below
 	var marked []events.Offset
 	syncs, waiting := 0, make(map[events.Offset]*log.Pending)
 	mark := func(at events.Offset) {
@@ -295,7 +294,7 @@ func TestMarkIsBeforeTheAcknowledgement(t *testing.T) {
 	}
 	defer l.Close()
 	for i := range 10 {
-		// The first one leads the sync and the others wait for another.
+		// The first append makes the sync itself, and the others wait for the next one.
 		release := d.holdBack()
 		var all []*log.Pending
 		for n := range 4 {
@@ -315,17 +314,17 @@ func TestMarkIsBeforeTheAcknowledgement(t *testing.T) {
 			mu.Lock()
 			delete(waiting, ack.Last)
 			if at := marked[len(marked)-1]; at < ack.Last {
-				t.Errorf("%v is acknowledged, marked is %v", ack.Last, at)
+				t.Errorf("%v was acknowledged, but the mark is %v", ack.Last, at)
 			}
 			mu.Unlock()
 		}
 	}
 	if durable, err := l.Durable(t.Context()); err != nil || marked[0] != 0 || marked[len(marked)-1] != durable || durable != 40 {
-		t.Errorf("marked were %v, durable is %v, %v", marked, durable, err)
+		t.Errorf("marks are %v, watermark is %v, %v, want 40 for both", marked, durable, err)
 	}
 }
 
-// mustHead waits until so much is stored.
+// mustHead waits until the log has a record at an offset.
 func mustHead(t *testing.T, l *log.Log, want events.Offset) {
 	t.Helper()
 	deadline := time.Now().Add(5 * time.Second)
@@ -365,10 +364,10 @@ func TestWhatIsReadIsSynced(t *testing.T) {
 				t.Fatal(err)
 			}
 			if rec, err := see(l); err != nil || rec.ID != "a" {
-				t.Fatalf("%v, %v", rec, err)
+				t.Fatalf("got %v, %v, want record a", rec, err)
 			}
 			if d.count() == before {
-				t.Error("it is seen before it is on disk")
+				t.Error("a reader got the record before a sync")
 			}
 		})
 	}

@@ -22,7 +22,7 @@ func mustFollow(t *testing.T, l *log.Log, r events.Range) <-chan events.Offset {
 			seen <- rec.Offset
 		}
 	})
-	t.Cleanup(running.Wait) // the context is over by then
+	t.Cleanup(running.Wait) // the test's context has ended by then
 	return seen
 }
 
@@ -50,12 +50,11 @@ func TestFollowerLetsProducersSync(t *testing.T) {
 	}
 	own := 1 + int(time.Since(began)/time.Second) // the log syncs by itself each second
 	if n := d.count() - before; n > pairs+own {
-		t.Errorf("%d syncs for %d appends that asked for one", n, pairs)
+		t.Errorf("%d syncs, want at most one for each of %d durable appends", n, pairs)
 	}
 }
 
-// If no producer asks for a sync, who follows has one begun, long before the log does so by
-// itself.
+// If no producer asks for a sync, a follower starts one, long before the log does so by itself.
 func TestFollowerSyncsInTheEnd(t *testing.T) {
 	l := committing(t, &disk{})
 	sub := events.Session("n", "s")
@@ -68,7 +67,7 @@ func TestFollowerSyncsInTheEnd(t *testing.T) {
 		}
 		<-safe
 	}
-	if took := time.Since(began); took > some*time.Second/2 { // the log alone: a second each
-		t.Errorf("%d records were seen after %v", some, took)
+	if took := time.Since(began); took > some*time.Second/2 { // the log by itself syncs once a second
+		t.Errorf("%d records were followed in %v, want a sync for each without the log's delay", some, took)
 	}
 }

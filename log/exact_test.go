@@ -22,8 +22,8 @@ func TestRequestThatIsExactlyFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What the server counts of a message beside its data: the subject, and where a
-	// consumer whose name has 32 letters would acknowledge it.
+	// The server counts a message's data, its subject, and the subject of its acknowledgement. The consumer's name in the
+	// latter has 32 letters.
 	const n, last, most = 300, 200, 4 << 20
 	subject := events.Session("", "s").NATS()
 	beside := func(i int) int {
@@ -37,7 +37,7 @@ func TestRequestThatIsExactlyFull(t *testing.T) {
 		}
 		left -= size + beside(i)
 		if (left == 0) != (i == last) {
-			t.Fatalf("%d bytes are left behind message %d", left, i)
+			t.Fatalf("%d bytes of the request are left after message %d", left, i)
 		}
 		if _, err := js.PublishMsg(&nats.Msg{Subject: subject, Data: make([]byte, size)}); err != nil {
 			t.Fatal(err)
@@ -57,13 +57,13 @@ func TestRequestThatIsExactlyFull(t *testing.T) {
 				t.Fatal(err)
 			}
 			if list := mustReadAll(t, mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Scans: scans}})); len(list) != n {
-				t.Errorf("%d messages, want %d", len(list), n)
+				t.Errorf("read %d messages, want %d", len(list), n)
 			}
 			if _, err := made.NextMsg(10 * time.Second); err != nil {
 				t.Fatalf("wait for the consumer of the read: %v", err)
 			}
 			if more, err := made.NextMsg(100 * time.Millisecond); err == nil {
-				t.Errorf("the read took another consumer: %s", more.Data)
+				t.Errorf("the read made a second consumer: %s", more.Data)
 			}
 		})
 	}

@@ -16,8 +16,7 @@ func NewJetStream(ctx context.Context, nc *nats.Conn) (Backend, error) {
 	return openJetStream(ctx, nc, Config{}.withDefaults())
 }
 
-// MisplaceIDs makes the index of a subject point at one record for every id, as if
-// all had the same hash.
+// MisplaceIDs makes the index of a subject return one record for every id, as if all ids had the same hash.
 func (l *Log) MisplaceIDs(sub events.Subject, at events.Offset) {
 	ids := l.ids.of(sub)
 	for h := range ids.offsets {
@@ -25,8 +24,8 @@ func (l *Log) MisplaceIDs(sub events.Subject, at events.Offset) {
 	}
 }
 
-// AppendBehind appends as the request behind one that was stored, or failed, in a
-// series.
+// AppendBehind appends like the request after another one in a series. before is the error of that request, nil if it
+// was stored.
 func (l *Log) AppendBehind(ctx context.Context, before error, sub events.Subject, evs ...events.Event) *Pending {
 	k := &link{known: make(chan struct{})}
 	k.settle(before)
@@ -38,30 +37,30 @@ func WireCodes() []string {
 	return []string{wireInvalid, wireTooLarge, wireQuota, wireConflict, wirePartial, wireGap, wireOutOfOrder, wireUnknown, wireAborted, wireFull, wireUnavailable, wirePersonal, wireDamaged, wireInternal}
 }
 
-// OverTheWire returns an error as it is after its way to a client.
+// OverTheWire returns the code of an error on the wire, and the error that the client gets.
 func OverTheWire(err error, sub events.Subject) (code string, after error) {
 	w := wireErrorOf(err)
 	return w.Code, w.errorOf(sub)
 }
 
-// Replicate has the log take its server for one of a cluster.
+// Replicate makes the log treat its server as one of a cluster.
 func (l *Log) Replicate() { l.backend.(*jetStream).line.Load().active().replicated = true }
 
-// SetAway sets how long a server that does not answer is waited for, until a test is over.
+// SetAway sets how long the log waits for a server that does not answer, until the end of a test.
 func SetAway(t *testing.T, d time.Duration) {
 	before := away
 	away = d
 	t.Cleanup(func() { away = before })
 }
 
-// SetCourtesy sets how long a follower lets producers begin a sync, until a test is over.
+// SetCourtesy sets how long a follower waits for a producer to start a sync, until the end of a test.
 func SetCourtesy(t *testing.T, d time.Duration) {
 	before := courtesy
 	courtesy = d
 	t.Cleanup(func() { courtesy = before })
 }
 
-// Take hands the service a request, as the library of micro services does.
+// Take passes a request to the service, like the library of micro services.
 func (s *Service) Take(req micro.Request) { s.append(req) }
 
 // CheckServer is Open's check of a server's version.

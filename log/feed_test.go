@@ -36,7 +36,7 @@ func mustReadRange(t *testing.T, l *log.Log, rg events.Range) []outcome {
 	return list
 }
 
-// scansOf has the large reads of a log use connections that change makes of its own.
+// scansOf returns a Host.Scans with in-process connections to the server, each wrapped by change.
 func scansOf(s *server.Server, change func(net.Conn) net.Conn) func() (log.Login, error) {
 	return func() (log.Login, error) {
 		conn, err := s.InProcessConn()
@@ -47,8 +47,8 @@ func scansOf(s *server.Server, change func(net.Conn) net.Conn) func() (log.Login
 	}
 }
 
-// fillOddly stores events, and in between messages that other programs could publish: with headers in other spellings,
-// too many or no headers, and no event at all.
+// fillOddly stores events, and between them messages that other programs could publish: events with headers in other
+// spellings, and messages with repeated, foreign or no headers, which are not events.
 func fillOddly(t *testing.T, nc *nats.Conn, l *log.Log, n int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -80,8 +80,7 @@ func fillOddly(t *testing.T, nc *nats.Conn, l *log.Log, n int) {
 	}
 }
 
-// A read over its own connection returns the same as one over the client's, even if the connection is lost again and
-// again.
+// A read over its own connection returns the same as one over the client's, even if the connection is lost many times.
 func TestScans(t *testing.T) {
 	s := mustServe(t, t.TempDir(), nil)
 	nc := mustDial(t, s)
@@ -97,16 +96,16 @@ func TestScans(t *testing.T) {
 			scans := scansOf(s, func(c net.Conn) net.Conn { made++; return change(c) })
 			got := mustReadAll(t, mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Scans: scans}}))
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-client's +own):\n%s", diff)
+				t.Errorf("read (-client connection +own connection):\n%s", diff)
 			}
 			if lost := name == "lost"; made == 0 || lost && made < 3 {
-				t.Errorf("%d connections were made", made)
+				t.Errorf("%d connections were made, want 1, or at least 3 if they are lost", made)
 			}
 		})
 	}
 }
 
-// shortLived is a connection that is lost after so many bytes.
+// shortLived is a connection that is lost after a number of bytes.
 type shortLived struct {
 	net.Conn
 	left int
@@ -121,7 +120,7 @@ func (c *shortLived) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A read that its caller leaves early leaves nothing behind (TestMain checks for goroutines).
+// If the caller ends a read early, its connection and goroutines end too. TestMain checks for goroutines.
 func TestScanLeftEarly(t *testing.T) {
 	s := mustServe(t, t.TempDir(), nil)
 	nc := mustDial(t, s)

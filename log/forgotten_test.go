@@ -14,9 +14,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// A server that threw the end of a full segment away says that nothing is missing. The
-// segment's index remembers how many records a subject had there: a read of one names
-// those that are gone, without anybody having looked at the files.
+// If a server has lost the end of a full segment, it does not count the lost records. A read of a subject reports them
+// by the segment's index, which has the number of records that the subject had there.
 func TestIndexCountsWhatTheServerForgot(t *testing.T) {
 	dir, index := t.TempDir(), t.TempDir()
 	s := mustServe(t, dir, nil)
@@ -44,7 +43,7 @@ func TestIndexCountsWhatTheServerForgot(t *testing.T) {
 	}
 	records, _ := natsfile.Scan("TALLY_1", 1, data)
 	if len(records) < 20 || len(records) > n {
-		t.Fatalf("the first segment has %d of %d records", len(records), n)
+		t.Fatalf("the first segment has %d of %d records, want at least 20", len(records), n)
 	}
 	keep := len(records) / 2
 	if err := errors.Join(os.Truncate(natsfile.Path(msgs, 1), int64(records[keep].Begin)), os.Remove(filepath.Join(msgs, natsfile.IndexFile))); err != nil {
@@ -61,7 +60,7 @@ func TestIndexCountsWhatTheServerForgot(t *testing.T) {
 		for at := i + 1; at <= n; at += 3 {
 			lost := at > keep && at <= len(records)
 			if lost && !named[fmt.Sprint("!", at)] || !lost && !named[fmt.Sprint(at)] {
-				t.Fatalf("session %d: @%d is neither there nor named (lost are @%d to @%d): %v", i, at, keep+1, len(records), lines)
+				t.Fatalf("session %d: @%d is neither returned nor reported as lost (lost are @%d to @%d): %v", i, at, keep+1, len(records), lines)
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/log/memlog"
 )
 
-// amnesiac is a Backend that does not know any more that it ever had one of its records.
+// amnesiac is a Backend that has lost a record and does not count it any more.
 type amnesiac struct {
 	*memlog.Backend
 	subject string
@@ -52,30 +52,30 @@ func TestFoundLossesAreReported(t *testing.T) {
 	look := func(when string, r events.Range, want string) {
 		t.Helper()
 		if got := fmt.Sprint(show(t, l, r)); got != want {
-			t.Errorf("%s: a read of %v gives %s, want %s", when, r.Subject, got, want)
+			t.Errorf("%s: a read of %v returned %s, want %s", when, r.Subject, got, want)
 		}
 	}
 	look("before", events.Range{Subject: a}, "[1 4]")
 	look("before", events.Range{}, "[1 !2 3 4]")
 	if fmt.Sprint(found) != "[@2]" {
-		t.Errorf("found: %v", found)
+		t.Errorf("reported losses: got %v, want [@2]", found)
 	}
 	l.Tell([]log.Hole{{Offset: 2, Subject: a.NATS()}, {Offset: 3, Subject: a.NATS()}})
-	look("told whose", events.Range{Subject: a}, "[1 !2 4]")
-	look("told whose", events.Range{Subject: b}, "[3]")
-	look("told whose", events.Range{}, "[1 !2 3 4]")
+	look("told the subject", events.Range{Subject: a}, "[1 !2 4]")
+	look("told the subject", events.Range{Subject: b}, "[3]")
+	look("told the subject", events.Range{}, "[1 !2 3 4]")
 	for at, want := range map[events.Offset]bool{0: true, 1: true, 2: false} {
 		if l.LostBehind(a, at) != want || l.LostBehind(b, at) {
-			t.Errorf("behind %v: %v of a, %v of b", at, l.LostBehind(a, at), l.LostBehind(b, at))
+			t.Errorf("LostBehind(%v): got %v for a, %v for b, want %v, false", at, l.LostBehind(a, at), l.LostBehind(b, at), want)
 		}
 	}
 	l.Tell([]log.Hole{{Offset: 2}})
 	if !l.LostBehind(b, 1) {
-		t.Error("what nobody knows whose it was may have been anybody's")
+		t.Error("LostBehind is false for a lost record of unknown subject")
 	}
-	look("told that nobody knows", events.Range{Subject: b}, "[!2 3]")
+	look("told that the subject is unknown", events.Range{Subject: b}, "[!2 3]")
 	if n := l.Lost(); n != 1 {
-		t.Errorf("%d are lost", n)
+		t.Errorf("Lost is %d, want 1", n)
 	}
 	l.Lose([]log.Hole{{Offset: 2, Subject: a.NATS()}})
 	look("known", events.Range{Subject: a}, "[1 !2 4]")

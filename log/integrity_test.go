@@ -25,7 +25,7 @@ import (
 
 func TestJetStreamFaults(t *testing.T) {
 	testkit.OnlyFull(t, "the same calls run on the backend in memory")
-	testkit.NotUnderRace(t) // the same calls run there on the backend in memory, and those that meet in TestJetStream
+	testkit.NotUnderRace(t) // under the detector they run on the backend in memory, and concurrent calls in TestJetStream
 	logtest.RunFaults(t, func(t *testing.T) log.Backend {
 		s := mustServe(t, filepath.Join(t.TempDir(), "js"), nil)
 		b, err := log.NewJetStream(t.Context(), mustDial(t, s))
@@ -36,7 +36,7 @@ func TestJetStreamFaults(t *testing.T) {
 	})
 }
 
-// note is an event of a fixed size whose text is found again in the server's files.
+// note returns an event whose data a test can find in the server's files.
 func note(id, text string) events.Event {
 	return events.Event{ID: id, Source: "test://log", Type: "com.example.note", ContentType: "text/plain", Data: []byte(text)}
 }
@@ -50,7 +50,7 @@ func mustAppend(t testing.TB, l *log.Log, sub events.Subject, evs ...events.Even
 	return ack
 }
 
-// show returns the offsets of a read, those of damage with a mark.
+// show returns the offsets that a read yields. Damage has a ! before its offset.
 func show(t *testing.T, l *log.Log, r events.Range) []string {
 	t.Helper()
 	var got []string
@@ -68,8 +68,8 @@ func show(t *testing.T, l *log.Log, r events.Range) []string {
 	return got
 }
 
-// TestDamagedBlock flips a bit in the payload of a record of a stopped store: the
-// server skips it in silence, reads do not.
+// TestDamagedBlock flips a bit in the payload of a record of a stopped store. The server skips the record without an
+// error, and reads report it.
 func TestDamagedBlock(t *testing.T) {
 	dir := t.TempDir()
 	s := mustServe(t, dir, nil)
@@ -90,7 +90,7 @@ func TestDamagedBlock(t *testing.T) {
 		r    events.Range
 		want string
 	}{
-		{events.Range{Subject: a}, "1 3 5 7 9"}, // before it is known that a record is lost whose subject is not
+		{events.Range{Subject: a}, "1 3 5 7 9"}, // the loss is not known yet, and then its subject is unknown
 		{events.Range{}, "1 2 3 !4 5 6 7 8 9 10"},
 		{events.Range{After: 3, Upto: 5}, "!4 5"},
 		{events.Range{Subject: b}, "2 !4 6 8 10"},
@@ -103,10 +103,10 @@ func TestDamagedBlock(t *testing.T) {
 		}
 	}
 	if _, err := l.Record(t.Context(), 4); !isDamage(err) {
-		t.Errorf("record 4: %v", err)
+		t.Errorf("record 4: got %v, want a *DamageError", err)
 	}
 	if ack := mustAppend(t, l, b, note("", "more")); ack.Last != 11 {
-		t.Errorf("the next record is at %v", ack.Last)
+		t.Errorf("the next record is at %v, want 11", ack.Last)
 	}
 }
 
@@ -115,7 +115,7 @@ func isDamage(err error) bool {
 	return ok
 }
 
-// mustFlip changes a bit of a text in the blocks below a directory.
+// mustFlip flips a bit of the first occurrence of a text in the blocks below a directory.
 func mustFlip(t *testing.T, dir, text string) {
 	t.Helper()
 	blocks, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "*", "msgs", "*.blk"))
@@ -159,23 +159,23 @@ func TestForeignMessage(t *testing.T) {
 	}
 	mustAppend(t, l, a, note("old id", "x"))
 	if got := strings.Join(show(t, l, events.Range{}), " "); got != "1 !2 !3 4 5" {
-		t.Errorf("whole log: %s", got)
+		t.Errorf("whole log: got %s, want 1 !2 !3 4 5", got)
 	}
 	if got := strings.Join(show(t, l, events.Range{Subject: a}), " "); got != "1 !2 4 5" {
-		t.Errorf("the subject: %s", got)
+		t.Errorf("one subject: got %s, want 1 !2 4 5", got)
 	}
 	rec, err := l.Record(t.Context(), 4)
 	if err != nil || rec.ID != "4" || string(rec.Data) != `{"b" :1}` {
-		t.Errorf("the structured event is %+v, %v", rec, err)
+		t.Errorf("structured event: got %+v, %v, want id 4 with its data unchanged", rec, err)
 	}
 	for info, err := range l.Subjects(t.Context(), "", "") {
 		if err != nil || info.Subject != a || info.Count != 4 {
-			t.Errorf("subjects: %+v, %v", info, err)
+			t.Errorf("subjects: got %+v, %v, want 4 records of one subject", info, err)
 		}
 	}
 }
 
-// TestNothingIsLeftBehind breaks reads off and looks for consumers.
+// A read that its caller ends early leaves no consumer and no subscription on the server.
 func TestNothingIsLeftBehind(t *testing.T) {
 	s := mustServe(t, t.TempDir(), nil)
 	nc := mustDial(t, s)
@@ -208,16 +208,16 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := stream.CachedInfo().State.Consumers; n == 0 && nc.NumSubscriptions() <= 2 { // those of requests
+		if n := stream.CachedInfo().State.Consumers; n == 0 && nc.NumSubscriptions() <= 2 { // subscriptions for answers
 			return
 		} else if time.Now().After(deadline) {
-			t.Fatalf("%d consumers and %d subscriptions are left", n, nc.NumSubscriptions())
+			t.Fatalf("%d consumers and %d subscriptions are left, want 0 and at most 2", n, nc.NumSubscriptions())
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// TestFollowSurvives restarts the server and deletes the consumer under a follow.
+// Follow continues without a gap after the server was restarted, and after its consumer was deleted.
 func TestFollowSurvives(t *testing.T) {
 	dir := t.TempDir()
 	listen := func(port int) func(*server.Options) {
@@ -243,7 +243,7 @@ func TestFollowSurvives(t *testing.T) {
 				t.Fatal(err)
 			}
 			if rec.Offset != at+1 {
-				t.Fatalf("%v came after %v", rec.Offset, at)
+				t.Fatalf("Follow yielded %v after %v", rec.Offset, at)
 			}
 			at = rec.Offset
 			switch at - start {
@@ -267,7 +267,7 @@ func TestFollowSurvives(t *testing.T) {
 			mustAppend(t, l, a, note("", "x"))
 		}
 		if at != start+8 {
-			t.Fatalf("the follow ended at %v", at)
+			t.Fatalf("Follow ended at %v", at)
 		}
 	}
 }
@@ -297,7 +297,7 @@ func mustDeleteConsumers(t *testing.T, nc *nats.Conn) {
 	}
 }
 
-// TestOpenRefusesWhatCouldLoseRecords changes one setting at a time.
+// Open refuses a stream with any setting with which it could lose records. Each case changes one setting.
 func TestOpenRefusesWhatCouldLoseRecords(t *testing.T) {
 	s := mustServe(t, t.TempDir(), nil)
 	nc := mustDial(t, s)
@@ -315,8 +315,7 @@ func TestOpenRefusesWhatCouldLoseRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := stream.CachedInfo().Config
-	// One stream stays: with the last one the server removes its folder, and is not done
-	// with that when it says so.
+	// One stream stays: with the last stream the server removes its folder, also after it has answered.
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "STAYS", Subjects: []string{"stays"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +346,7 @@ func TestOpenRefusesWhatCouldLoseRecords(t *testing.T) {
 		_, err := log.Open(t.Context(), nc, log.Config{Stream: field})
 		refused, ok := errors.AsType[*log.ConfigError](err)
 		if !ok || refused.Field != field || refused.Stream != c.Name {
-			t.Errorf("%s: got %v", field, err)
+			t.Errorf("%s: got %v, want a *ConfigError for this field", field, err)
 		}
 		if err := js.DeleteStream(t.Context(), c.Name); err != nil {
 			t.Fatal(err)
@@ -358,11 +357,11 @@ func TestOpenRefusesWhatCouldLoseRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := log.Open(t.Context(), nc, log.Config{Stream: "OTHERS"}); err == nil {
-		t.Error("a stream with other subjects was taken")
+		t.Error("Open accepted a stream with more subjects")
 	}
 }
 
-// TestFullStore limits the stream's size and fills it.
+// If the store is full, an append returns ErrFull, and all acknowledged records stay readable.
 func TestFullStore(t *testing.T) {
 	s := mustServe(t, t.TempDir(), func(o *server.Options) { o.JetStreamMaxStore = 1 << 20 })
 	l := mustOpen(t, mustDial(t, s), log.Config{})

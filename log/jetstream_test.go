@@ -82,8 +82,7 @@ func TestJetStream(t *testing.T) {
 	})
 }
 
-// TestLargeRecords reads and follows records that are larger than what one request
-// brings, beside small ones.
+// Reads and follows return records that exceed the size of one request, between small ones.
 func TestLargeRecords(t *testing.T) {
 	s := mustServe(t, filepath.Join(t.TempDir(), "js"), nil)
 	l := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Reads: mustDial(t, s)}})
@@ -105,12 +104,12 @@ func TestLargeRecords(t *testing.T) {
 			got = append(got, len(rec.Data))
 		}
 		if !slices.Equal(got, sizes) {
-			t.Errorf("%s gives records of %d bytes, want %d", name, got, sizes)
+			t.Errorf("%s: got records of %d bytes, want %d", name, got, sizes)
 		}
 	}
 }
 
-// heldConn is a connection on which nothing arrives while a test holds it.
+// heldConn is a connection that delivers nothing while a test holds it.
 type heldConn struct {
 	net.Conn
 	held *sync.RWMutex
@@ -123,7 +122,7 @@ func (c heldConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// holding makes in-process connections that a test holds.
+// holding makes in-process connections that a test can hold.
 type holding struct {
 	*server.Server
 	held sync.RWMutex
@@ -157,7 +156,7 @@ func TestLateAnswer(t *testing.T) {
 			time.AfterFunc(2500*time.Millisecond, h.held.Unlock) // a message is sent again after one second, a batch after two
 			ack, err := l.Append(t.Context(), sub, log.At(1), evs...)
 			if err != nil || ack.First != 2 || ack.Last != events.Offset(1+n) {
-				t.Errorf("%+v, %v", ack, err)
+				t.Errorf("got %+v, %v, want offsets 2 to %d", ack, err, 1+n)
 			}
 		})
 	}

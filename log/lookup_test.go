@@ -13,24 +13,24 @@ import (
 	"github.com/tallylog/tally/log/memlog"
 )
 
-// TestIDsOfOneHash has the look-up hit the wrong record: it must find the right one.
+// If several ids of a subject have the same hash, the look-up finds the right record.
 func TestIDsOfOneHash(t *testing.T) {
 	l := logtest.Open(t)
 	a := events.Session("", "a")
 	for i, id := range []string{"x", "y", "z"} {
 		if ack := mustAppend(t, l, a, note(id, id)); ack.Last != events.Offset(i+1) {
-			t.Fatalf("%s is at %v", id, ack.Last)
+			t.Fatalf("%s is at %v, want %d", id, ack.Last, i+1)
 		}
 	}
 	l.MisplaceIDs(a, 1)
 	for i, id := range []string{"x", "y", "z"} {
 		if ack := mustAppend(t, l, a, note(id, id)); !ack.Duplicate || ack.Last != events.Offset(i+1) {
-			t.Fatalf("%s again: %+v", id, ack)
+			t.Fatalf("repeated %s: got %+v, want a duplicate at %d", id, ack, i+1)
 		}
 	}
 }
 
-// TestTwoLogsOnOneBackend has each find what the other appended, whatever it knew.
+// A log finds events that another log on the same backend appended, also after it has indexed the subject.
 func TestTwoLogsOnOneBackend(t *testing.T) {
 	mem := memlog.New(memlog.Config{})
 	one, two := logtest.OpenOn(t, mem, log.Config{}), logtest.OpenOn(t, shared{mem}, log.Config{})
@@ -41,7 +41,7 @@ func TestTwoLogsOnOneBackend(t *testing.T) {
 		mustAppend(t, two, a, note("", "between"))
 		again := mustAppend(t, two, a, note(id, id))
 		if !again.Duplicate || again.Last != first.Last {
-			t.Fatalf("%s again: %+v, want %+v", id, again, first)
+			t.Fatalf("repeated %s: got %+v, want a duplicate of %+v", id, again, first)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func TestOpenWithoutABackendPanics(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%s without anything to open does not panic", name)
+					t.Errorf("%s with nil does not panic", name)
 				}
 			}()
 			open()
@@ -88,7 +88,7 @@ func TestSinceReadsNothing(t *testing.T) {
 	mustAppend(t, l, a, note("first", "first")) // looked up
 	moved := note("moved", "moved")
 	moved.Type = "acme.moved"
-	for _, id := range []string{"", "named"} { // one that was never sent, one that is looked for
+	for _, id := range []string{"", "named"} { // a new id, and a caller's id, which is looked up
 		scans = 0
 		for i := range 100 {
 			e := note(id, "x")
@@ -100,20 +100,20 @@ func TestSinceReadsNothing(t *testing.T) {
 			}
 		}
 		if scans > 0 {
-			t.Errorf("100 appends with id %q read %d times", id, scans)
+			t.Errorf("100 appends with id %q made %d reads, want none", id, scans)
 		}
 	}
 	at := mustAppend(t, l, a, moved).Last
 	for _, id := range []string{"", "late"} {
 		if _, err := l.Append(t.Context(), a, log.Since(1, moved.Type), note(id, "x")); !errors.Is(err, log.ErrConflict) {
-			t.Errorf("id %q behind what was excluded: %v", id, err)
+			t.Errorf("id %q after an excluded type: got %v, want ErrConflict", id, err)
 		}
 		if _, err := l.Append(t.Context(), a, log.Since(at, moved.Type), note(id, "x")); err != nil {
-			t.Errorf("id %q, since it is known: %v", id, err)
+			t.Errorf("id %q, expecting the record of the excluded type: %v", id, err)
 		}
 	}
 	if ack, err := l.Append(t.Context(), a, log.Since(1, "acme.replaced"), note("named7", "x")); err != nil || !ack.Duplicate {
-		t.Errorf("an event that is there: %+v, %v", ack, err)
+		t.Errorf("event that is stored already: got %+v, %v, want a duplicate", ack, err)
 	}
 }
 
@@ -135,13 +135,13 @@ func TestSinceOfManyTypes(t *testing.T) {
 		excluded := fmt.Sprint("acme.t", i)
 		for _, id := range []string{"", "named"} {
 			if _, err := l.Append(t.Context(), a, log.Since(at-1, excluded), note(id, "x")); !errors.Is(err, log.ErrConflict) {
-				t.Fatalf("id %q behind %s at %v: %v", id, excluded, at, err)
+				t.Fatalf("id %q after excluded type %s at %v: got %v, want ErrConflict", id, excluded, at, err)
 			}
 			if id != "" {
 				id += excluded
 			}
 			if _, err := l.Append(t.Context(), a, log.Since(at, excluded), note(id, "x")); err != nil {
-				t.Fatalf("id %q, since %s is known: %v", id, excluded, err)
+				t.Fatalf("id %q, expecting the record of the excluded type %s: %v", id, excluded, err)
 			}
 		}
 	}

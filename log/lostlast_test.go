@@ -13,8 +13,8 @@ import (
 	"github.com/tallylog/tally/log/memlog"
 )
 
-// headless is a Backend as a server whose last record of a subject is lost: an append that expects
-// another record is refused with offset 0, as the server cannot read the one that it counts from.
+// headless is a Backend that behaves like a server whose last record of a subject is lost. It refuses an append that
+// expects another record, and names offset 0, because it cannot read the lost record.
 type headless struct {
 	*memlog.Backend
 	lost events.Offset
@@ -51,26 +51,26 @@ func TestAppendBehindALostLastRecordThatTheServerDoesNotName(t *testing.T) {
 			}
 			h.lost = 2
 			h.Damage(h.lost)
-			again, err := log.OpenOn(t.Context(), h, log.Config{}) // which knows nothing of the subject
+			again, err := log.OpenOn(t.Context(), h, log.Config{}) // its index does not have the subject
 			if err != nil {
 				t.Fatal(err)
 			}
 			ack, err := again.Append(t.Context(), a, expect, note("three", "three"))
 			if expect == log.Any {
 				if err != nil || ack.Last != 3 {
-					t.Errorf("the append: %+v, %v", ack, err)
+					t.Errorf("append: got %+v, %v, want offset 3", ack, err)
 				}
 				return
 			}
 			if damage, is := errors.AsType[*events.DamageError](err); !is || damage.Offset != 2 {
-				t.Errorf("the append: %+v, %v; want the damage of 2", ack, err)
+				t.Errorf("append: got %+v, %v, want the damage of record 2", ack, err)
 			}
 		})
 	}
 }
 
-// A server counts the records behind an offset by reading them: one that is lost is not counted. A
-// read that says how many records come before notices it all the same.
+// A server counts the records after an offset by reading them, so it does not count a lost one. A read with Range.Known
+// reports it anyway.
 func TestReadBehindAnOffsetNoticesALostRecord(t *testing.T) {
 	dir, a := t.TempDir(), events.Session("", "a")
 	s := mustServe(t, dir, nil)
@@ -99,15 +99,15 @@ func TestReadBehindAnOffsetNoticesALostRecord(t *testing.T) {
 			}
 		}
 		if lost != 1 {
-			t.Errorf("a read behind %v reports the lost record %d times", r.After, lost)
+			t.Errorf("a read after %v reports the lost record %d times, want once", r.After, lost)
 		}
 	}
 	if got := show(t, l, events.Range{Subject: a, After: 7, Known: 4}); len(got) != 1 {
-		t.Errorf("behind the lost record: %v", got)
+		t.Errorf("read after the lost record: got %v, want 1 record", got)
 	}
 }
 
-// spoil flips bits of a record's payload in a block, whose time stays.
+// spoil flips a bit of a record's payload in a block and keeps the file's time.
 func spoil(t *testing.T, path string, at uint64) {
 	t.Helper()
 	info, err := os.Stat(path)

@@ -9,8 +9,7 @@ import (
 	"github.com/tallylog/tally/log/memlog"
 )
 
-// A request of a series is stored if the one before it was, whatever became of the
-// queue in which that one stood.
+// A request of a series is stored only if the request before it was stored.
 func TestAppendBehindOneThatFailed(t *testing.T) {
 	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{})
 	if err != nil {
@@ -19,9 +18,9 @@ func TestAppendBehindOneThatFailed(t *testing.T) {
 	defer l.Close()
 	sub := events.Session("", "s")
 	if _, err := l.AppendBehind(t.Context(), log.ErrUnknown, sub, note("", "x")).Wait(t.Context()); !errors.Is(err, log.ErrAborted) {
-		t.Errorf("behind one that failed: %v", err)
+		t.Errorf("after a failed append: got %v, want ErrAborted", err)
 	}
 	if ack, err := l.AppendBehind(t.Context(), nil, sub, note("", "y")).Wait(t.Context()); err != nil || ack.First != 1 {
-		t.Errorf("behind one that was stored: %+v, %v", ack, err)
+		t.Errorf("after a stored append: got %+v, %v, want offset 1", ack, err)
 	}
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/tallylog/tally/log/memlog"
 )
 
-// steps is a Sync that a test lets through one by one.
+// steps is a Sync whose calls a test releases one by one.
 type steps struct {
-	began chan struct{} // one is waiting
-	next  chan struct{} // lets it through
+	began chan struct{} // receives when a sync begins
+	next  chan struct{} // a send ends the sync
 }
 
 func (s *steps) sync(string) error {
@@ -34,7 +34,7 @@ func (s *steps) mustBegin(t *testing.T, what string) {
 	select {
 	case <-s.began:
 	case <-time.After(10 * time.Second):
-		t.Fatalf("no sync began %s", what)
+		t.Fatalf("no sync began %s, within 10s", what)
 	}
 }
 
@@ -80,30 +80,30 @@ func TestSyncCoversWhatWasStoredBeforeIt(t *testing.T) {
 	}
 	s.next <- struct{}{}
 	if ack, err := first.Wait(t.Context()); err != nil || ack.Durability != log.Durable {
-		t.Fatalf("%+v, %v", ack, err)
+		t.Fatalf("first append: got %+v, %v, want a durable ack", ack, err)
 	}
 	s.mustBegin(t, "for what was stored while the first one ran")
 	select {
 	case <-second.Done():
-		t.Error("an append was acknowledged by a sync that began before it was stored")
+		t.Error("the second append was acknowledged after a sync that began before it was stored")
 	default:
 	}
 	if at, err := l.Durable(t.Context()); err != nil || at != 1 {
-		t.Errorf("durable up to %v, %v", at, err)
+		t.Errorf("watermark is %v, %v, want 1", at, err)
 	}
 	if n := read(t, l, events.Range{}); n != 1 {
-		t.Errorf("a read sees %d records, one is durable", n)
+		t.Errorf("a read returned %d records, want the durable one", n)
 	}
 	s.next <- struct{}{}
 	if ack, err := second.Wait(t.Context()); err != nil || ack.Last != 2 {
-		t.Fatalf("%+v, %v", ack, err)
+		t.Fatalf("second append: got %+v, %v, want offset 2", ack, err)
 	}
 }
 
-// gate is a backend that holds publications back until it is opened.
+// gate is a Backend that delays publications until a test opens it.
 type gate struct {
 	shared
-	entered chan struct{} // a publication waits
+	entered chan struct{} // receives when a publication waits
 	open    chan struct{}
 }
 
@@ -116,15 +116,14 @@ func (g *gate) Publish(ctx context.Context, p log.Publication) (log.Receipt, err
 	return g.shared.Publish(ctx, p)
 }
 
-// A11: all that was queued behind an append that fails is aborted, and nothing of it is
-// written.
+// A11: if an append fails, all appends that were queued behind it are aborted, and none of their events is written.
 func TestAllBehindAFailureAreAborted(t *testing.T) {
 	mem := memlog.New(memlog.Config{})
 	g := &gate{shared{mem}, make(chan struct{}, 1), make(chan struct{})}
 	l := logtest.OpenOn(t, g, log.Config{})
 	sub := events.Session("", "s")
 	pending := []*log.Pending{l.AppendAsync(t.Context(), sub, log.Any, note("0", "x")), l.AppendAsync(t.Context(), sub, log.At(77), note("1", "x"))}
-	<-g.entered // the first is being stored: the others wait in the queue
+	<-g.entered // the first append is being stored, so the others wait in the queue
 	for i := range 5 {
 		pending = append(pending, l.AppendAsync(t.Context(), sub, log.Any, note(strconv.Itoa(i+2), "x")))
 	}
@@ -134,19 +133,19 @@ func TestAllBehindAFailureAreAborted(t *testing.T) {
 		_, err := p.Wait(t.Context())
 		switch {
 		case i == 0 && err != nil, i == 1 && !errors.Is(err, log.ErrConflict), i > 1 && !errors.Is(err, log.ErrAborted):
-			t.Errorf("append %d: %v", i, err)
+			t.Errorf("append %d: got %v, want success, ErrConflict, then ErrAborted for all others", i, err)
 		}
 	}
 	if _, err := aside.Wait(t.Context()); err != nil {
-		t.Errorf("another subject: %v", err)
+		t.Errorf("append to another subject: %v", err)
 	}
 	if n := read(t, l, events.Range{Subject: sub}); n != 1 {
-		t.Errorf("%d records, want what came before the failure", n)
+		t.Errorf("the subject has %d records, want the one stored before the failure", n)
 	}
 	mustAppend(t, l, sub, note("7", "x"))
 }
 
-// clock is a time that a test moves.
+// clock is a clock that a test moves.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -164,8 +163,8 @@ func (c *clock) move(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// A04: an id that was young when its append was called, and grew old in the queue, is looked
-// up: the backend has forgotten it.
+// A04: an id that was young when its append was called and grew old in the queue is looked up: the backend does not
+// recognise it any more.
 func TestIDThatGrowsOldInTheQueue(t *testing.T) {
 	c := &clock{now: time.Now()}
 	mem := shared{memlog.New(memlog.Config{Now: c.Now})}
@@ -184,14 +183,14 @@ func TestIDThatGrowsOldInTheQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ack, err := again.Wait(t.Context()); err != nil || !ack.Duplicate || ack.Last != first.Last {
-		t.Errorf("the same id again: %+v, %v; want %+v", ack, err, first)
+		t.Errorf("repeated id: got %+v, %v, want a duplicate of %+v", ack, err, first)
 	}
 	if n := read(t, one, events.Range{Subject: sub}); n != 2 {
-		t.Errorf("%d records", n)
+		t.Errorf("the subject has %d records, want 2", n)
 	}
 }
 
-// A06: an identity that names another value by reference is another event.
+// A06: an append with the identity of a stored event and another dataref is refused.
 func TestSameIdentityWithAnotherReference(t *testing.T) {
 	l := logtest.Open(t)
 	sub := events.Session("", "s")
@@ -203,11 +202,11 @@ func TestSameIdentityWithAnotherReference(t *testing.T) {
 	a, b := "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752"
 	mustAppend(t, l, sub, large(a))
 	if ack := mustAppend(t, l, sub, large(a)); !ack.Duplicate {
-		t.Errorf("the same again: %+v", ack)
+		t.Errorf("repeated append: got %+v, want a duplicate", ack)
 	}
 	_, err := l.Append(t.Context(), sub, log.Any, large(b))
 	if invalid, ok := errors.AsType[*events.InvalidError](err); !ok || invalid.Field != "id" {
-		t.Errorf("another value under the id: %v", err)
+		t.Errorf("same id, other reference: got %v, want an *InvalidError of id", err)
 	}
 }
 
@@ -220,23 +219,23 @@ func TestUnknownAnswerMakesIDsDoubtful(t *testing.T) {
 	l := logtest.OpenOn(t, &logtest.Faulty{Backend: mem, Next: func() logtest.Fault { return lose }}, log.Config{Host: log.Host{Owner: true}, Now: c.Now})
 	sub := events.Session("", "s")
 	mustAppend(t, l, sub, note("a", "x"))
-	mustAppend(t, l, sub, note("b", "x")) // by now the ids of the subject are listed
+	mustAppend(t, l, sub, note("b", "x")) // now the index has the ids of the subject
 	lose = logtest.AckLost
 	if _, err := l.Append(t.Context(), sub, log.Any, note("c", "x")); !errors.Is(err, log.ErrUnknown) {
-		t.Fatalf("without an answer: %v", err)
+		t.Fatalf("append without an answer: got %v, want ErrUnknown", err)
 	}
 	lose = logtest.None
 	c.move(time.Hour)                    // the backend remembers nothing
 	mustAppend(t, l, sub, note("", "y")) // its id needs no look-up, so earlier records are not read
 	if ack, err := l.Append(t.Context(), sub, log.Any, note("c", "x")); err != nil || !ack.Duplicate || ack.Last != 3 {
-		t.Errorf("again: %+v, %v", ack, err)
+		t.Errorf("repeated append: got %+v, %v, want a duplicate at 3", ack, err)
 	}
 	if n := read(t, l, events.Range{Subject: sub}); n != 4 {
-		t.Errorf("%d records", n)
+		t.Errorf("the subject has %d records, want 4", n)
 	}
 }
 
-// leaky is a backend whose live cursors leave one message out.
+// leaky is a Backend whose live cursors skip one message.
 type leaky struct {
 	shared
 	hole events.Offset
@@ -263,7 +262,7 @@ func (c *leakyCursor) Next(ctx context.Context) (log.Message, error) {
 	return m, err
 }
 
-// B11: a live follow of everything notices that an offset did not come.
+// B11: a live follow of the whole log yields a record that its cursor skipped.
 func TestFollowNoticesAGap(t *testing.T) {
 	mem := shared{memlog.New(memlog.Config{})}
 	writer, l := logtest.OpenOn(t, mem, log.Config{}), logtest.OpenOn(t, leaky{mem, 3}, log.Config{})
@@ -277,14 +276,14 @@ func TestFollowNoticesAGap(t *testing.T) {
 			t.Fatal(err)
 		}
 		got = append(got, rec.Offset)
-		if rec.Offset == 1 { // what comes from here on comes live
+		if rec.Offset == 1 { // later records come from the live cursor
 			for range 3 {
 				mustAppend(t, writer, sub, note("", "x"))
 			}
 		}
 	}
 	if !slices.Equal(got, []events.Offset{1, 2, 3, 4}) {
-		t.Errorf("followed %v", got)
+		t.Errorf("Follow yielded %v, want 1 to 4", got)
 	}
 }
 
@@ -307,10 +306,10 @@ func TestDamageStandsInItsPlace(t *testing.T) {
 		at++
 		damage, ok := errors.AsType[*events.DamageError](err)
 		if ok != (at == damaged) || ok && damage.Offset != at || !ok && (err != nil || rec.Offset != at) {
-			t.Fatalf("at %v: %v, %v", at, rec.Offset, err)
+			t.Fatalf("item %v: got offset %v, error %v", at, rec.Offset, err)
 		}
 	}
 	if at != n {
-		t.Errorf("%v records", at)
+		t.Errorf("the read yielded %v items, want %d", at, n)
 	}
 }

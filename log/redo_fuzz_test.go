@@ -30,15 +30,15 @@ func FuzzRedoRecord(f *testing.F) {
 		}
 		other, err := again.parts()
 		if err != nil || len(other) != len(parts) {
-			t.Fatalf("%d parts, then %d, %v", len(parts), len(other), err)
+			t.Fatalf("%d parts, %d after encoding and decoding: %v", len(parts), len(other), err)
 		}
 		for i, p := range parts {
 			if len(other[i].events) != len(p.events) || other[i].sub != p.sub {
-				t.Fatalf("part %d is another one", i)
+				t.Fatalf("part %d differs after encoding and decoding", i)
 			}
 			for n, e := range p.events {
 				if !sameEvent(e, other[i].events[n]) || other[i].msgs[n].ID != p.msgs[n].ID {
-					t.Fatalf("part %d, event %d: %+v, then %+v", i, n, e, other[i].events[n])
+					t.Fatalf("part %d, event %d: %+v, after encoding and decoding %+v", i, n, e, other[i].events[n])
 				}
 			}
 		}

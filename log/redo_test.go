@@ -14,14 +14,13 @@ import (
 	"github.com/tallylog/tally/log/memlog"
 )
 
-// dying is a backend that stores a number of publications more, and then answers nothing.
-// The last of them it may store without a word.
+// dying is a Backend that stores a number of further publications and then answers nothing.
 type dying struct {
 	shared
 	mu     sync.Mutex
-	left   int // negative: it lives
-	silent bool
-	asked  chan struct{} // an append got no answer
+	left   int           // publications that are still stored; negative: all
+	silent bool          // the last of them gets no answer
+	asked  chan struct{} // receives when a publication gets no answer
 }
 
 func (d *dying) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
@@ -35,7 +34,7 @@ func (d *dying) Publish(ctx context.Context, p log.Publication) (log.Receipt, er
 		return d.shared.Publish(ctx, p)
 	case d.left == 1:
 		d.left--
-		d.shared.Publish(ctx, p) // stored, and nobody says so
+		d.shared.Publish(ctx, p) // stored, without an answer
 	}
 	select {
 	case d.asked <- struct{}{}:
@@ -44,8 +43,8 @@ func (d *dying) Publish(ctx context.Context, p log.Publication) (log.Receipt, er
 	return log.Receipt{}, log.ErrUnknown
 }
 
-// An owner dies at any point of an append to several subjects. The next one finds nothing
-// of it, or completes it before anybody reads; and it stays so.
+// If an owner dies at any point of an append to several subjects, the next owner finds none of its events, or completes
+// the append before any read. Later owners change nothing more.
 func TestUnitAcrossADeath(t *testing.T) {
 	subs := []events.Subject{events.Session("", "a"), events.Session("other", "b"), events.Document("", "doc", "c")}
 	for cut := range 6 {
@@ -83,9 +82,9 @@ func TestUnitAcrossADeath(t *testing.T) {
 				}
 				err := <-answer
 				if err != nil && !errors.Is(err, log.ErrUnknown) {
-					t.Fatalf("%v, want no answer", err)
+					t.Fatalf("got %v, want ErrUnknown", err)
 				}
-				happened := cut > 0 // the redo record is there
+				happened := cut > 0 // the redo record is stored
 				second := owner(shared{mem})
 				for i, want := range []int{3, 1, 1} {
 					if !happened {
@@ -104,35 +103,35 @@ func TestUnitAcrossADeath(t *testing.T) {
 				}
 				acks, err := second.AppendAll(t.Context(), parts...)
 				if err != nil || acks[0].Duplicate != happened {
-					t.Errorf("again: %+v, %v", acks, err)
+					t.Errorf("repeated append: got %+v, %v, want Duplicate %v", acks, err, happened)
 				}
 				head, err := second.Head(t.Context())
 				if err != nil || head != 6 {
-					t.Errorf("the log ends at %v, %v", head, err)
+					t.Errorf("head is %v, %v, want 6", head, err)
 				}
 				if err := second.Close(); err != nil {
 					t.Fatal(err)
 				}
 				third := owner(shared{mem})
 				if again, err := third.Head(t.Context()); err != nil || again != head {
-					t.Errorf("the next owner wrote more: %v, %v", again, err)
+					t.Errorf("head is %v, %v with the next owner, want %v", again, err, head)
 				}
 			})
 		}
 	}
 }
 
-// Nobody but the log writes redo records: an owner would do what they say.
+// Only the log writes redo records, because an owner appends the events in them.
 func TestNobodyWritesRedoRecords(t *testing.T) {
 	mem := memlog.New(memlog.Config{})
 	l := logtest.OpenOn(t, shared{mem}, log.Config{Host: log.Host{Owner: true, Sync: func(string) error { return nil }}})
 	e := events.Event{ID: "1", Source: "urn:tally:log", Type: events.TypeUnitAppended, Data: []byte(`{"events":[]}`)}
 	_, err := l.Append(t.Context(), events.Document("", events.KindUnit, "log"), log.Any, e)
 	if _, invalid := errors.AsType[*events.InvalidError](err); !invalid {
-		t.Errorf("an append to the log's own subject: %v", err)
+		t.Errorf("append to the subject of redo records: got %v, want an *InvalidError", err)
 	}
 	if head, err := l.Head(t.Context()); err != nil || head != 0 {
-		t.Errorf("%v, %v", head, err)
+		t.Errorf("head is %v, %v, want 0", head, err)
 	}
 }
 
@@ -167,6 +166,6 @@ func TestManyBatchesCross(t *testing.T) {
 		}
 	}
 	if len(order[0]) != 2*each || !slices.Equal(order[0], order[1]) {
-		t.Errorf("%d and %d units, or in two orders", len(order[0]), len(order[1]))
+		t.Errorf("the subjects have %d and %d records, want %d in the same order", len(order[0]), len(order[1]), 2*each)
 	}
 }

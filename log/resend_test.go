@@ -68,19 +68,19 @@ func TestRequestIsSentAgain(t *testing.T) {
 			}
 			ack, err := connSender{nc, wait}.request(t.Context(), natswire.Publication{Subject: "to", Data: []byte("x"), Extra: append([]natswire.Field{{Name: headerMsgID, Value: "id"}}, c.extra...)})
 			if !errors.Is(err, c.want) || c.want == nil && ack.Sequence != 7 {
-				t.Errorf("%+v, %v", ack, err)
+				t.Errorf("got %+v, %v, want error %v", ack, err, c.want)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			if !slices.Equal(ids, slices.Repeat([]string{"id"}, c.sent)) {
-				t.Errorf("sent %q", ids)
+				t.Errorf("sent ids %q, want %d", ids, c.sent)
 			}
 		})
 	}
 }
 
-// A batch that nobody answers is sent again as a whole, as another batch with the same ids. A
-// refusal of the second one because of its ids says that the first one is stored.
+// An atomic batch without an answer is sent again as a whole, as another batch with the same message ids. If the second
+// is refused because of known ids, the first is stored.
 func TestAtomicIsSentAgain(t *testing.T) {
 	nc := dialServer(t)
 	for _, c := range []struct {
@@ -116,24 +116,24 @@ func TestAtomicIsSentAgain(t *testing.T) {
 			}
 			receipt, err := connSender{nc, 20 * time.Second}.atomic(t.Context(), []natswire.Publication{message("a"), message("b")})
 			if !errors.Is(err, c.want) || c.want == nil && receipt.Last != 7 {
-				t.Errorf("%+v, %v", receipt, err)
+				t.Errorf("got %+v, %v, want error %v", receipt, err, c.want)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			if once := []part{{"a", "1", ""}, {"b", "2", "1"}}; !slices.Equal(parts, slices.Repeat(once, 2)) || len(batches) != 2 {
-				t.Errorf("sent %+v as %q", parts, batches)
+				t.Errorf("sent messages %+v in batches %q, want the same two messages in two batches", parts, batches)
 			}
 		})
 	}
 }
 
-// The first questions wait for a leader that may be gone, the later ones for a slow disk.
+// The first requests wait a short time, for a leader that may be gone. Later ones wait longer, for a slow disk.
 func TestPatience(t *testing.T) {
 	total := time.Duration(0)
 	for try := range 6 {
 		total += patienceOf(try)
 	}
 	if total != away/2 || patienceOf(6) != away/4 || patienceOf(9) != 2*away || patienceOf(100) != patienceOf(9) {
-		t.Errorf("%v, then %v, %v", total, patienceOf(6), patienceOf(9))
+		t.Errorf("waits: %v in six tries, then %v, %v", total, patienceOf(6), patienceOf(9))
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// oldServer is a NATS server of which nothing is known but what its INFO says: it answers
-// to PING.
+// oldServer runs a server that sends the INFO of a NATS server of a version, answers PING, and ignores all else. It
+// returns the address.
 func oldServer(t *testing.T, version string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +43,7 @@ func oldServer(t *testing.T, version string) string {
 	return l.Addr().String()
 }
 
-// A server that is too old is named with its version, before anything is asked of it.
+// Open refuses a server that is too old before it sends a request. The error has the server's version.
 func TestServerVersion(t *testing.T) {
 	for _, version := range []string{"2.9.10", "2.11.9", "2.0.0", "1.4.1", "0.8.0", "v2.10.3", "2.11.0-RC.1"} {
 		t.Run("B-26 nats-server "+version, func(t *testing.T) {
@@ -54,10 +54,10 @@ func TestServerVersion(t *testing.T) {
 			defer nc.Close()
 			_, err = log.Open(t.Context(), nc, log.Config{})
 			if want := "nats-server " + version + " is too old: 2.12 or newer is needed"; err == nil || err.Error() != want {
-				t.Errorf("the error is %v, want %s", err, want)
+				t.Errorf("got error %v, want %s", err, want)
 			}
 			if old, ok := errors.AsType[*log.ServerVersionError](err); !ok || old.Have != version {
-				t.Errorf("the error is %#v", err)
+				t.Errorf("got error %#v, want a *ServerVersionError", err)
 			}
 		})
 	}

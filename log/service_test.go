@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// request is the request that a handler of the service gets.
+// request is a request to the service.
 type request struct {
 	micro.Request
 	data, reply string
@@ -21,8 +21,7 @@ type request struct {
 func (r request) Data() []byte  { return []byte(r.data) }
 func (r request) Reply() string { return r.reply }
 
-// TestServiceTakesNothingBehindItsEnd hands the service a request that came when it had
-// ended: the library does not wait for its handlers.
+// A closed service refuses a request: the library may still pass one to its handlers, because it does not wait for them.
 func TestServiceTakesNothingBehindItsEnd(t *testing.T) {
 	nc := mustDial(t, mustServe(t, t.TempDir(), nil))
 	l := mustOpen(t, nc, log.Config{Host: log.Host{Owner: true}})
@@ -47,10 +46,10 @@ func TestServiceTakesNothingBehindItsEnd(t *testing.T) {
 	}
 	var answer struct{ Error struct{ Code string } }
 	if err := json.Unmarshal(m.Data, &answer); err != nil || answer.Error.Code != "unavailable" {
-		t.Errorf("the answer is %s", m.Data)
+		t.Errorf("got answer %s, want code unavailable", m.Data)
 	}
 	if head, err := l.Head(t.Context()); err != nil || head != 0 {
-		t.Errorf("the log ends at %v, %v", head, err)
+		t.Errorf("head is %v, %v, want 0", head, err)
 	}
 }
 
@@ -93,12 +92,12 @@ func TestForgedWatermarkIsNotBelieved(t *testing.T) {
 		}
 		select {
 		case at := <-seen:
-			t.Fatalf("%v is seen, and it is not durable", at)
+			t.Fatalf("Follow yielded %v, which is not durable", at)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
 	if n := read(t, attached, events.Range{}); n != 0 {
-		t.Error("a read sees it, too")
+		t.Error("a read returned a record that is not durable")
 	}
 	release()
 	if _, err := pending.Wait(t.Context()); err != nil {
@@ -107,6 +106,6 @@ func TestForgedWatermarkIsNotBelieved(t *testing.T) {
 	select {
 	case <-seen:
 	case <-time.After(10 * time.Second):
-		t.Error("when it is durable nobody sees it")
+		t.Error("Follow did not yield the durable record")
 	}
 }

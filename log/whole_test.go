@@ -9,8 +9,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// storing is a server that is in the middle of storing an atomic batch of three: it shows
-// one message more each time it is asked how far it is.
+// storing is a server that is storing an atomic batch of three messages. Each call of State shows one more message.
 type storing struct {
 	Backend
 	shown events.Offset
@@ -44,12 +43,12 @@ func TestAtomicIsReadWhole(t *testing.T) {
 	l := &Log{backend: s, js: &jetStream{}, life: context.Background()}
 	for _, want := range []events.Offset{4, 4, 4, 7, 7} {
 		if r, err := l.stretchOf(t.Context(), events.Range{}); err != nil || r.upto != want {
-			t.Errorf("a read ends at %v, want %v, %v", r.upto, want, err)
+			t.Errorf("a read ends at %v, %v, want %v", r.upto, err, want)
 		}
 	}
 	s.shown = 4
 	if _, err := l.Last(t.Context(), events.Session("", "a")); err == nil || s.shown != 7 {
 		// The message is not an event. Last reports that when the atomic batch is complete.
-		t.Errorf("the last record of a subject is given at %v, %v", s.shown, err)
+		t.Errorf("Last returned when the server showed up to %v, with %v, want 7 and an error", s.shown, err)
 	}
 }

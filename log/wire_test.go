@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// The codes of errors on the wire are those of the document: clients branch on them.
+// docs/wire.md lists exactly the codes of errors on the wire, because clients branch on them.
 func TestWireCodesAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../docs/wire.md")
 	if err != nil {
@@ -33,11 +33,11 @@ func TestWireCodesAreDocumented(t *testing.T) {
 	slices.Sort(documented)
 	slices.Sort(have)
 	if diff := cmp.Diff(documented, have); diff != "" {
-		t.Errorf("documented (-) and used (+):\n%s", diff)
+		t.Errorf("codes (-documented +used):\n%s", diff)
 	}
 }
 
-// What callers branch on comes out at the client as it went in at the owner.
+// An error that callers branch on is the same error for the client as for the owner.
 func TestErrorsTravel(t *testing.T) {
 	sub := events.Session("", "s")
 	for code, err := range map[string]error{
@@ -50,16 +50,16 @@ func TestErrorsTravel(t *testing.T) {
 	} {
 		got, after := log.OverTheWire(fmt.Errorf("somewhere: %w", err), sub)
 		if diff := cmp.Diff(err, after); got != code || diff != "" {
-			t.Errorf("%s, want %s:\n%s", got, code, diff)
+			t.Errorf("got code %s, want %s (-sent +received):\n%s", got, code, diff)
 		}
 	}
 	for code, err := range map[string]error{"conflict": log.ErrConflict, "unknown": log.ErrUnknown, "aborted": log.ErrAborted, "full": log.ErrFull, "unavailable": log.ErrUnavailable, "damaged": log.ErrDamaged} {
 		got, after := log.OverTheWire(fmt.Errorf("somewhere: %w", err), sub)
 		if got != code || !errors.Is(after, err) {
-			t.Errorf("%v travels as %s and arrives as %v", err, got, after)
+			t.Errorf("%v has code %s on the wire and is received as %v", err, got, after)
 		}
 	}
 	if got, after := log.OverTheWire(errors.New("odd"), sub); got != "internal" || after.Error() != "odd" {
-		t.Errorf("anything else travels as %s and arrives as %v", got, after)
+		t.Errorf("another error has code %s on the wire and is received as %v", got, after)
 	}
 }
