@@ -48,7 +48,7 @@ func (d *decoder) header(name, value string) error {
 	}
 	if bit != 0 {
 		if d.seen&bit != 0 {
-			return invalid(name, "the header is there twice")
+			return invalid(name, "the header occurs twice")
 		}
 		d.seen |= bit
 		return nil
@@ -59,7 +59,7 @@ func (d *decoder) header(name, value string) error {
 // extension adds an attribute that CloudEvents itself does not define.
 func (d *decoder) extension(name, value string) error {
 	if _, twice := d.event.Extensions[name]; twice {
-		return invalid(name, "the header is there twice")
+		return invalid(name, "the header occurs twice")
 	}
 	if d.event.Extensions == nil {
 		d.event.Extensions = make(map[string]string)

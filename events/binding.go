@@ -174,7 +174,7 @@ func contentTypeOf(header map[string][]string) (string, error) {
 	}
 	switch {
 	case found > 1:
-		return "", invalid("datacontenttype", "Content-Type is there %d times", found)
+		return "", invalid("datacontenttype", "the header Content-Type occurs %d times", found)
 	case len(values) == 0:
 		return "", nil
 	}

@@ -34,9 +34,9 @@ type PersonalError struct {
 
 func (e *PersonalError) Error() string {
 	if e.Subjects > 0 {
-		return fmt.Sprintf("%s is for one person, and not for %s: %d of its documents and sessions are here", PersonalNamespace, e.Where, e.Subjects)
+		return fmt.Sprintf("namespace %s is for one person and must not be in %s: the store has %d documents and sessions of it", PersonalNamespace, e.Where, e.Subjects)
 	}
-	return fmt.Sprintf("%s is for one person, and not for %s", PersonalNamespace, e.Where)
+	return fmt.Sprintf("namespace %s is for one person and must not be in %s", PersonalNamespace, e.Where)
 }
 
 // DamageError stands for a record that the log holds at an offset but cannot return. Reads yield it at the record's

@@ -201,7 +201,7 @@ func (e *Event) takeData(data, base64Data Raw) error {
 	case data == nil && base64Data == nil:
 		return nil
 	case data != nil && base64Data != nil:
-		return invalid("data", "both data and data_base64")
+		return invalid("data", "want data or data_base64, not both")
 	case data != nil && e.claimsJSON():
 		e.Data = data
 		return nil

@@ -4,13 +4,17 @@ import "errors"
 
 // TreeError reports that files of a tree do not show an append. The append itself is stored.
 type TreeError struct {
-	Tree string // its name
+	Tree string // its name; "": unknown
 	Path string // "": no single file is the reason
 	Err  error
 }
 
 func (e *TreeError) Error() string {
-	text := "it is stored, but tree " + e.Tree + " does not show it: "
+	tree := "a tree"
+	if e.Tree != "" {
+		tree = "tree " + e.Tree
+	}
+	text := "the append is stored, but " + tree + " does not show it: "
 	if e.Path != "" {
 		text += e.Path + ": "
 	}

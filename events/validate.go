@@ -21,7 +21,7 @@ func (e Event) Validate() error {
 		return checkForeign(e.Type)
 	}
 	if (info.subject == "session") != e.Subject.IsSession() {
-		return invalid("subject", "%s belongs to a %s, %s is none", e.Type, info.subject, e.Subject)
+		return invalid("subject", "%s is a type for a %s, but %s is not a %s", e.Type, info.subject, e.Subject, info.subject)
 	}
 	if e.DataSchema != "" && e.DataSchema != DataSchema(e.Type) {
 		return invalid("dataschema", "%q: that of %s is %q", e.DataSchema, e.Type, DataSchema(e.Type))
@@ -61,10 +61,10 @@ func (e Event) validateDocument() error {
 		return nil
 	}
 	if !isSHA256(e.Subject.ID) {
-		return invalid("subject", "the id of a blob is its SHA-256, %q is none", e.Subject.ID)
+		return invalid("subject", "the id of a blob is the SHA-256 of its content in lower-case hex, but %q is not a SHA-256", e.Subject.ID)
 	}
 	if meta.Part != nil && meta.Part.SHA256 != e.Subject.ID {
-		return invalid(ExtDoc, "part of %s in blob %s", meta.Part.SHA256, e.Subject.ID)
+		return invalid(ExtDoc, "a part of the content %s cannot be in blob %s", meta.Part.SHA256, e.Subject.ID)
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (e Event) checkAttributes() error {
 		return invalid("source", "%q is no URI reference", e.Source)
 	}
 	if !e.Time.IsZero() && (!fourDigits(e.Time.Year()) || !fourDigits(e.Time.UTC().Year())) {
-		return invalid("time", "the year %d cannot be written", e.Time.Year())
+		return invalid("time", "the year is %d: want 1 to 9999", e.Time.Year())
 	}
 	if !isContentType(e.ContentType) {
 		return invalid("datacontenttype", "%q is no media type", e.ContentType)
@@ -189,7 +189,7 @@ func isCoreAttribute(name string) bool {
 // itself.
 func validateExtensionName(name string) error {
 	if len(name) < 1 || len(name) > 20 || isCoreAttribute(name) {
-		return invalid("extension", "%q is no name of an extension", name)
+		return invalid("extension", "%q: want 1 to 20 of [a-z0-9], and not an attribute of CloudEvents itself", name)
 	}
 	for i := 0; i < len(name); i++ {
 		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
