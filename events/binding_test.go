@@ -209,16 +209,16 @@ func TestBindingRoundTrip(t *testing.T) {
 		header, data := events.EncodeBinary(e)
 		for name, values := range header {
 			if strings.ContainsFunc(values[0], func(r rune) bool { return r < 0x20 || r > 0x7e }) {
-				t.Fatalf("%s: %q cannot stand in a header", name, values[0])
+				t.Fatalf("header %s has the value %q, with bytes that headers cannot have", name, values[0])
 			}
 		}
 		lines := "NATS/1.0\r\n" + string(events.AppendHeader(nil, e)) + "\r\n"
 		text, err := nats.DecodeHeadersMsg([]byte(lines))
 		if err != nil {
-			t.Fatalf("%q: %v", lines, err)
+			t.Fatalf("the NATS client cannot parse %q: %v", lines, err)
 		}
 		if diff := cmp.Diff(header, map[string][]string(text)); diff != "" {
-			t.Fatalf("the header as text (-want +got):\n%s", diff)
+			t.Fatalf("header as text (-want +got):\n%s", diff)
 		}
 		got, err := events.DecodeMessage(e.Subject.NATS(), header, data)
 		if err != nil {
@@ -342,7 +342,7 @@ func FuzzDecodeMessage(f *testing.F) {
 			return
 		}
 		if e.Subject.NATS() != sub {
-			t.Fatalf("subject %s was read from %s", e.Subject.NATS(), sub)
+			t.Fatalf("got subject %s, want %s", e.Subject.NATS(), sub)
 		}
 		if err := e.ValidateAttributes(); err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ func TestCheckAgain(t *testing.T) {
 		{16 * 64 * mib, 64 * mib, false},
 	} {
 		if err := events.CheckAgain("0123456789", c.again, c.distinct); (err == nil) != c.valid {
-			t.Errorf("%d bytes again of %d: %v", c.again, c.distinct, err)
+			t.Errorf("%d bytes again of %d: got %v, want valid %v", c.again, c.distinct, err, c.valid)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestNew(t *testing.T) {
 	}
 	p, err := events.DecodeAs[events.CheckpointCleared](e)
 	if err != nil || p.Reason != "done" {
-		t.Errorf("DecodeAs = %v, %v", p, err)
+		t.Errorf("DecodeAs = %v, %v, want reason done", p, err)
 	}
 	_, err = events.DecodeAs[events.CostAccrued](e)
 	mustBeInvalid(t, "another type", err, "type")
@@ -38,7 +38,7 @@ func TestNew(t *testing.T) {
 	mustBeInvalid(t, "invalid payload", err, "data.reason")
 }
 
-// What a program leaves out is written so that it can be read.
+// A payload with zero values is encoded so that Decode accepts it.
 func TestEncodeZeroes(t *testing.T) {
 	for _, p := range []events.Payload{
 		&events.ThreadReplaced{Threads: map[string]events.Replacement{"a": {}}, Others: "keep", Reason: "clear"},
@@ -53,7 +53,7 @@ func TestEncodeZeroes(t *testing.T) {
 			continue
 		}
 		if _, err := events.Decode(p.EventType(), data); err != nil {
-			t.Errorf("%T was written as %s: %v", p, data, err)
+			t.Errorf("%T: decode of the encoded %s: %v", p, data, err)
 		}
 	}
 }
@@ -67,10 +67,10 @@ func TestPayloadKeepsBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := string(p.(*events.TurnAppended).Entries[0].Turn); got != turn {
-		t.Errorf("turn = %s", got)
+		t.Errorf("turn = %s, want %s", got, turn)
 	}
 	if out, err := events.Encode(p); err != nil || string(out) != in {
-		t.Errorf("written again as %s, %v", out, err)
+		t.Errorf("encoded as %s, %v, want %s", out, err, in)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestEventValidate(t *testing.T) {
 		"content type":          {"datacontenttype", turn(), func(e *events.Event) { e.ContentType = "text/plain" }},
 		"content type, spaces":  {"datacontenttype", turn(), func(e *events.Event) { e.ContentType = " application/json" }},
 		"schema":                {"dataschema", foreign, func(e *events.Event) { e.DataSchema = "a\x00" }},
-		"another's schema":      {"dataschema", turn(), func(e *events.Event) { e.DataSchema = "https://example.com/" }},
+		"another schema":        {"dataschema", turn(), func(e *events.Event) { e.DataSchema = "https://example.com/" }},
 		"extension name":        {"extension", turn(), func(e *events.Event) { e.Extensions["A"] = "x" }},
 		"core as extension":     {"extension", turn(), func(e *events.Event) { e.Extensions["subject"] = "x" }},
 		"extension value":       {"x", turn(), func(e *events.Event) { e.Extensions["x"] = "\u0085" }},
@@ -159,10 +159,10 @@ func TestEventValidate(t *testing.T) {
 
 func TestBasis(t *testing.T) {
 	if at, ok := turn().Basis(); at != 41 || !ok {
-		t.Errorf("Seen = %v, %v", at, ok)
+		t.Errorf("Basis = %v, %v, want 41, true", at, ok)
 	}
 	if at, ok := (events.Event{}).Basis(); at != 0 || ok {
-		t.Errorf("Seen of nothing = %v, %v", at, ok)
+		t.Errorf("Basis without the extension = %v, %v, want 0, false", at, ok)
 	}
 }
 
@@ -170,17 +170,17 @@ func TestWithExtension(t *testing.T) {
 	a := turn()
 	b := a.WithExtension("x", "y")
 	if b.Extensions["x"] != "y" || len(b.Extensions) != 3 || len(a.Extensions) != 2 {
-		t.Errorf("%v and %v", a.Extensions, b.Extensions)
+		t.Errorf("extensions %v, and with one more %v", a.Extensions, b.Extensions)
 	}
 }
 
 func TestBlobRef(t *testing.T) {
 	if got, ok := events.ParseBlobRef(events.BlobRef(sha)); got != sha || !ok {
-		t.Errorf("%q, %v", got, ok)
+		t.Errorf("ParseBlobRef = %q, %v, want %s", got, ok, sha)
 	}
 	for _, ref := range []string{"", sha, "urn:tally:blob:", "urn:tally:blob:" + sha[1:], "urn:tally:blob:" + strings.ToUpper(sha), "urn:tally:blob:" + sha + "0"} {
 		if _, ok := events.ParseBlobRef(ref); ok {
-			t.Errorf("%q names a blob", ref)
+			t.Errorf("ParseBlobRef(%q) is true", ref)
 		}
 	}
 }
@@ -191,21 +191,21 @@ func TestDerivedID(t *testing.T) {
 		a, b := parts.Draw(t, "a"), parts.Draw(t, "b")
 		x, y := events.DerivedID(a...), events.DerivedID(b...)
 		if (x == y) != slices.Equal(a, b) || len(x) != 24 {
-			t.Fatalf("%q and %q give %s and %s", a, b, x, y)
+			t.Fatalf("ids of %q and %q are %s and %s, want different ones of 24 characters", a, b, x, y)
 		}
 	})
 	if events.DerivedID("a", "b") == events.DerivedID("ab") {
-		t.Error("the parts run together")
+		t.Error("DerivedID does not separate its parts")
 	}
 }
 
-// An identity is (subject, source, id), and nothing else.
+// MsgID depends on subject, source and id, and on nothing else.
 func TestMsgID(t *testing.T) {
 	a := turn()
 	b := a
 	b.Type, b.Data, b.Time, b.Extensions = "x", nil, time.Time{}, nil
 	if a.MsgID() != b.MsgID() || len(a.MsgID()) != 22 {
-		t.Errorf("%s and %s", a.MsgID(), b.MsgID())
+		t.Errorf("got %s and %s, want equal ids of 22 characters", a.MsgID(), b.MsgID())
 	}
 	seen := map[string]bool{a.MsgID(): true}
 	for _, change := range []func(*events.Event){
@@ -215,7 +215,7 @@ func TestMsgID(t *testing.T) {
 		e := a
 		change(&e)
 		if seen[e.MsgID()] {
-			t.Errorf("%s is there already", e.MsgID())
+			t.Errorf("two identities have the id %s", e.MsgID())
 		}
 		seen[e.MsgID()] = true
 	}
@@ -238,7 +238,7 @@ func TestDocMetaRoundTrip(t *testing.T) {
 		}
 	})
 	if m, err := events.ParseDocMeta(""); err != nil || m.Attributes != nil {
-		t.Errorf("nothing is %v, %v", m, err)
+		t.Errorf("ParseDocMeta of nothing = %v, %v", m, err)
 	}
 	mustBeInvalid(t, "bytes", events.DocMeta{Attributes: map[string]string{"\xff": ""}}.Validate(), events.ExtDoc)
 	mustBeInvalid(t, "bytes in owner", events.DocMeta{Owner: "\xff"}.Validate(), events.ExtDoc)
@@ -250,7 +250,7 @@ func TestDocMetaRoundTrip(t *testing.T) {
 func TestVocabulary(t *testing.T) {
 	types := events.Types()
 	if len(types) != 17 || len(slices.Compact(slices.Sorted(slices.Values(types)))) != 17 {
-		t.Fatalf("%d types", len(types))
+		t.Fatalf("got %d types, want 17 different ones", len(types))
 	}
 	for _, typ := range types {
 		if !events.IsKnown(typ) || events.IsThread(typ) != slices.Contains(events.ThreadTypes(), typ) {
@@ -258,7 +258,7 @@ func TestVocabulary(t *testing.T) {
 		}
 	}
 	if events.IsKnown("tally.turn.appended.v2") || events.DataSchema("x") != "" || events.GuardOf("x") != events.GuardAny {
-		t.Error("a type of somebody else's is known")
+		t.Error("a type outside the vocabulary has a schema or guard, or is known")
 	}
 }
 
@@ -268,7 +268,7 @@ func TestIsJSON(t *testing.T) {
 		"": false, "text/plain": false, "application/jsonl": false, "application/json-patch": false, "json": false, "application/xml; a=+json": false,
 	} {
 		if got := events.IsJSON(media); got != want {
-			t.Errorf("IsJSON(%q) = %v", media, got)
+			t.Errorf("IsJSON(%q) = %v, want %v", media, got, want)
 		}
 	}
 }
@@ -304,7 +304,7 @@ func FuzzDecodePayload(f *testing.F) {
 			return // a document
 		}
 		if !json.Valid(data) {
-			t.Fatalf("%q is no JSON", data)
+			t.Fatalf("Decode accepted %q, which is not JSON", data)
 		}
 		if len(data) < 10000 && !hugeNumber.Match(data) {
 			value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
@@ -312,24 +312,24 @@ func FuzzDecodePayload(f *testing.F) {
 				err = schemas[typ].Validate(value)
 			}
 			if err != nil {
-				t.Fatalf("%s: %s is read, and yet %v", typ, data, err)
+				t.Fatalf("%s: Decode accepted %s, the schema does not: %v", typ, data, err)
 			}
 		}
 		out, err := events.Encode(p)
 		if err != nil {
-			t.Fatalf("%s: %v", data, err)
+			t.Fatalf("encode the payload of %s: %v", data, err)
 		}
 		again, err := events.Decode(typ, out)
 		if err != nil {
-			t.Fatalf("%s was written as %s: %v", data, out, err)
+			t.Fatalf("%s is encoded as %s, which Decode refuses: %v", data, out, err)
 		}
 		if second, err := events.Encode(again); err != nil || !bytes.Equal(out, second) {
-			t.Fatalf("%s was written as %s, then as %s, %v", data, out, second, err)
+			t.Fatalf("%s is encoded as %s, and then as %s, %v", data, out, second, err)
 		}
 	})
 }
 
-// A payload's first error is the same every time, though its threads are a map.
+// Validate of a payload returns the same error each time, although its threads are a map.
 func TestFirstErrorIsStable(t *testing.T) {
 	p := &events.ThreadTruncated{Lengths: map[string]int{}, Reason: "r"}
 	for name := range maps.Keys(map[string]int{"d": 0, "b": 0, "a": 0, "c": 0}) {
@@ -349,24 +349,24 @@ func TestErrors(t *testing.T) {
 		"damaged record @7: bad checksum": &events.DamageError{Offset: 7, Err: cause},
 	} {
 		if err.Error() != want {
-			t.Errorf("%q, want %q", err, want)
+			t.Errorf("got %q, want %q", err, want)
 		}
 	}
 	if !errors.Is(&events.DamageError{Err: cause}, cause) {
-		t.Error("the cause of damage is lost")
+		t.Error("a *DamageError does not match its reason")
 	}
 	if got := (events.RunRef{Kind: "panel", ID: "r1"}).String(); got != "panel/r1" {
-		t.Errorf("a run is written %s", got)
+		t.Errorf("RunRef.String = %s, want panel/r1", got)
 	}
 }
 
-// An event whose attributes cannot be written has no structured form.
+// EncodeStructured refuses an event with invalid attributes.
 func TestEncodeStructuredRefuses(t *testing.T) {
 	e := turn()
 	e.ID = ""
 	header, payload, err := events.EncodeStructured(e)
 	mustBeInvalid(t, "no id", err, "id")
 	if header != nil || payload != nil {
-		t.Errorf("wrote %v, %q all the same", header, payload)
+		t.Errorf("got header %v and payload %q with the error", header, payload)
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// mustBeInvalid wants an *InvalidError of the field; "" is any.
+// mustBeInvalid fails unless err is an *InvalidError of a field; "" is any field.
 func mustBeInvalid(t testing.TB, name string, err error, field string) {
 	t.Helper()
 	e, ok := errors.AsType[*events.InvalidError](err)
 	switch {
 	case !ok:
-		t.Errorf("%s: %v, want an *InvalidError of %q", name, err, field)
+		t.Errorf("%s: got %v, want an *InvalidError of %q", name, err, field)
 	case field != "" && e.Field != field:
-		t.Errorf("%s: field %q (%v), want %q", name, e.Field, err, field)
+		t.Errorf("%s: got field %q (%v), want %q", name, e.Field, err, field)
 	case e.Reason == "" || strings.HasSuffix(e.Field, "."):
-		t.Errorf("%s: %#v says too little", name, e)
+		t.Errorf("%s: %#v has no reason or an incomplete field", name, e)
 	}
 }
 

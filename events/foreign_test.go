@@ -7,7 +7,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// A type that is misspelled would be acknowledged and have no effect.
+// A misspelled type of the vocabulary is refused: its event would be stored without effect.
 func TestForeignTypes(t *testing.T) {
 	event := func(typ string) events.Event {
 		return events.Event{ID: "1", Source: "urn:test", Type: typ, Subject: events.Session("", "s"), Data: []byte(`{}`)}
@@ -30,7 +30,7 @@ func TestForeignTypes(t *testing.T) {
 			err := event(typ).Validate()
 			mustBeInvalid(t, typ, err, "type")
 			if err != nil && !strings.Contains(err.Error(), "the nearest one is "+nearest) {
-				t.Errorf("%s: %v, want %s named", typ, err, nearest)
+				t.Errorf("%s: got %v, want the nearest type %s in it", typ, err, nearest)
 			}
 		}
 		mustBeInvalid(t, "the log's own", event(events.TypeUnitAppended).Validate(), "type")
@@ -46,7 +46,7 @@ func TestForeignTypes(t *testing.T) {
 	t.Run("B-29 in a log", func(t *testing.T) {
 		e := event("tally.turn.appended.v2")
 		if p, err := events.Decode(e.Type, e.Data); p != nil || err != nil {
-			t.Errorf("it is read as %v, %v", p, err)
+			t.Errorf("Decode of an unknown type = %v, %v, want nil, nil", p, err)
 		}
 		text, err := events.AppendJSON(nil, e)
 		if err != nil {
@@ -54,7 +54,7 @@ func TestForeignTypes(t *testing.T) {
 		}
 		back, err := events.ParseJSON("", text)
 		if err != nil || back.Type != e.Type {
-			t.Errorf("%s is read as %v, %v", text, back, err)
+			t.Errorf("ParseJSON(%s) = %v, %v", text, back, err)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// wireHeader writes a header as NATS carries it.
+// wireHeader returns a header in the text form of NATS.
 func wireHeader(header map[string][]string) string {
 	var lines []string
 	for name, values := range header {
@@ -36,7 +36,7 @@ func TestDecodeWire(t *testing.T) {
 	}
 }
 
-// What DecodeMessage reads otherwise, or refuses, is left to it.
+// DecodeWire refuses all headers that DecodeMessage refuses or that EncodeBinary does not write.
 func TestDecodeWireLeaves(t *testing.T) {
 	for name, change := range map[string]func(header map[string][]string){
 		"a name in another case":        func(h map[string][]string) { h["CE-actor"] = []string{"ada"} },
@@ -54,7 +54,7 @@ func TestDecodeWireLeaves(t *testing.T) {
 		sub, header, data := message()
 		change(header)
 		if e, ok := events.DecodeWire(sub, wireHeader(header), data); ok {
-			t.Errorf("%s: read as %+v", name, e)
+			t.Errorf("%s: got %+v, want it left to DecodeMessage", name, e)
 		}
 	}
 }

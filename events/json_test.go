@@ -43,11 +43,11 @@ func TestAppendJSONData(t *testing.T) {
 		e := events.Event{ID: "1", Source: "urn:x", Type: "x", ContentType: tc.contentType, Data: []byte(tc.data)}
 		b := mustJSON(e)
 		if !strings.HasSuffix(string(b), ","+tc.want) {
-			t.Errorf("%s %.30q: %.200s, want %.200s at the end", tc.contentType, tc.data, b, tc.want)
+			t.Errorf("%s %.30q: got %.200s, want it to end in %.200s", tc.contentType, tc.data, b, tc.want)
 		}
 		got, err := events.ParseJSON("acme", b)
 		if err != nil || string(got.Data) != tc.data {
-			t.Errorf("%s %.30q: came back as %.30q, %v", tc.contentType, tc.data, got.Data, err)
+			t.Errorf("%s %.30q: parsed as %.30q, %v", tc.contentType, tc.data, got.Data, err)
 		}
 	}
 	b := mustJSON(events.Event{ID: "1", Source: "urn:x", Type: "x", Data: nested(1000)})
@@ -69,7 +69,7 @@ func TestAppendJSONRefuses(t *testing.T) {
 		got, err := events.AppendJSON([]byte("before"), e)
 		mustBeInvalid(t, field, err, field)
 		if string(got) != "before" {
-			t.Errorf("%s: wrote %q all the same", field, got)
+			t.Errorf("%s: got %q with the error", field, got)
 		}
 	}
 }
@@ -177,11 +177,11 @@ func FuzzParseJSON(f *testing.F) {
 			return
 		}
 		if !json.Valid(b) {
-			t.Fatalf("%q is no JSON", b)
+			t.Fatalf("ParseJSON accepted %q, which is not JSON", b)
 		}
 		out := mustJSON(e)
 		if !json.Valid(out) {
-			t.Fatalf("wrote %q", out)
+			t.Fatalf("AppendJSON = %q, which is not JSON", out)
 		}
 		again, err := events.ParseJSON("acme", out)
 		if err != nil {

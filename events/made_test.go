@@ -8,7 +8,7 @@ import (
 // Validate does not decode the data that New made, but does decode other data in their place.
 func TestOnlyWhatNewMadeIsTaken(t *testing.T) {
 	sub := Session("", "s")
-	make := func() Event {
+	newTurn := func() Event {
 		e, err := New("urn:t", sub, &TurnAppended{Entries: []Entry{{Thread: MainThread, Turn: Raw(`{"a":1}`)}}})
 		if err != nil {
 			t.Fatal(err)
@@ -16,8 +16,8 @@ func TestOnlyWhatNewMadeIsTaken(t *testing.T) {
 		e.ID = "e1"
 		return e
 	}
-	if e := make(); !e.isMade() || e.Validate() != nil {
-		t.Fatalf("made: %v, %v", e.isMade(), e.Validate())
+	if e := newTurn(); !e.isMade() || e.Validate() != nil {
+		t.Fatalf("isMade = %v, Validate = %v", e.isMade(), e.Validate())
 	}
 	for name, change := range map[string]func(*Event){
 		"other data":      func(e *Event) { e.Data = []byte(`{"entries":[]}`) },
@@ -27,21 +27,21 @@ func TestOnlyWhatNewMadeIsTaken(t *testing.T) {
 		"an unknown type": func(e *Event) { e.Type = "org.example.thing" },
 		"equal data":      func(e *Event) { e.Data = []byte(string(e.Data)) },
 	} {
-		e := make()
+		e := newTurn()
 		change(&e)
 		if e.isMade() {
-			t.Errorf("%s: taken for what New made", name)
+			t.Errorf("%s: isMade is true", name)
 		}
 		wrong := !strings.Contains(name, "unknown") && name != "equal data"
 		if err := e.Validate(); (err != nil) != wrong {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want an error: %v", name, err, wrong)
 		}
 	}
-	// Everything else about it is looked at.
-	e := make()
+	// Validate checks the other attributes.
+	e := newTurn()
 	e.ID = ""
 	if e.Validate() == nil {
-		t.Error("an event without id")
+		t.Error("Validate accepted an event without id")
 	}
 }
 
@@ -53,13 +53,13 @@ func TestEqualEvents(t *testing.T) {
 	same := one
 	same.Data, same.made = []byte(string(one.Data)), nil
 	if !one.Equal(same) || !same.Equal(one) {
-		t.Error("an event that was read is not what was made")
+		t.Error("equal events with copied data are not equal")
 	}
 	if one.Equal(one.WithExtension("x", "y")) {
-		t.Error("an extension makes no difference")
+		t.Error("Equal ignores an extension")
 	}
 	same.Data[2]++
 	if one.Equal(same) {
-		t.Error("data make no difference")
+		t.Error("Equal ignores the data")
 	}
 }

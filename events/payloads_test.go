@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write docs/payloads.md")
 func TestPayloadsAreDocumented(t *testing.T) {
 	files, err := filepath.Glob("schema/*.json")
 	if err != nil || len(files) < 17 {
-		t.Fatalf("%v, %v", files, err)
+		t.Fatalf("schemas: got %v, %v, want at least 17", files, err)
 	}
 	b, shared, plain := new(strings.Builder), make(map[string]string), make(map[string]string)
 	b.WriteString(payloadsHead)
@@ -39,7 +39,7 @@ func TestPayloadsAreDocumented(t *testing.T) {
 				text, list = fmt.Sprintf("\n### %s\n\n%s\n\n%s", name, d.Description, d.table(t)), shared
 			}
 			if before, known := list[name]; known && before != text {
-				t.Errorf("%s: %s is something else than before:\n%s\n%s", file, name, before, text)
+				t.Errorf("%s: definition %s differs from the one in another schema:\n%s\n%s", file, name, before, text)
 			}
 			list[name] = text
 		}
@@ -57,7 +57,7 @@ func TestPayloadsAreDocumented(t *testing.T) {
 		}
 	}
 	if have, err := os.ReadFile(page); err != nil || string(have) != b.String() {
-		t.Errorf("%v; docs/payloads.md does not say what the schemas say: go test ./events -run Payloads -update writes it", err)
+		t.Errorf("docs/payloads.md differs from the schemas (%v); to write it, run go test ./events -run Payloads -update", err)
 	}
 }
 

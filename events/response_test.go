@@ -14,7 +14,7 @@ func isUnique(t *testing.T) {
 		"0f3a1f6e-5d7b-4a53-9c1e-2b7f6f0b9a11": true, "x/0F3A1F6E-5D7B-4A53-9C1E-2B7F6F0B9A11": true, "01J9ZQ4V8XK3M2N7P5R6T8W1Y0": true,
 	} {
 		if got := IsUnique(id); got != want {
-			t.Errorf("%q is unique: %v, want %v", id, got, want)
+			t.Errorf("IsUnique(%q) = %v, want %v", id, got, want)
 		}
 	}
 }

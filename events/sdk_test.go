@@ -14,8 +14,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// What the SDK writes, ParseJSON reads, and what AppendJSON writes, the SDK
-// reads: the same attributes and the same bytes of data, in both directions.
+// ParseJSON reads the JSON of the SDK, and the SDK reads that of AppendJSON, with the same attributes and the same bytes
+// of data.
 func TestSDKReadsAndWritesTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := anyEvent().Draw(t, "event")
@@ -36,18 +36,18 @@ func TestSDKReadsAndWritesTheSame(t *testing.T) {
 		}
 		got, err := events.ParseJSON(e.Subject.Namespace, buf.Bytes())
 		if err != nil {
-			t.Fatalf("%s: %v", buf.Bytes(), err)
+			t.Fatalf("ParseJSON(%s): %v", buf.Bytes(), err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("written by the SDK (-want +got):\n%s", diff)
 		}
 
 		if strings.HasSuffix(e.ContentType, "+json") {
-			return // CloudEvents counts these in as JSON, the SDK's reader does not
+			return // CloudEvents treats these types as JSON, the SDK's reader does not
 		}
 		var read event.Event
 		if err := read.UnmarshalJSON(mustJSON(e)); err != nil {
-			t.Fatalf("%s: %v", mustJSON(e), err)
+			t.Fatalf("the SDK cannot read %s: %v", mustJSON(e), err)
 		}
 		got, err = events.FromCloudEvent(e.Subject.Namespace, read)
 		if err != nil {
@@ -107,7 +107,7 @@ func TestSDKTraps(t *testing.T) {
 	e.Data = []byte(`not JSON`)
 	ce, err = events.ToCloudEvent(e)
 	if err != nil || !ce.DataBase64 {
-		t.Errorf("data that are no JSON would make the whole event none: %v", err)
+		t.Errorf("data that are not JSON: got %v, or no base64", err)
 	}
 	e = turn()
 	e.Source = "a b"

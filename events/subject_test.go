@@ -21,12 +21,12 @@ func TestSubjectRoundTrip(t *testing.T) {
 			t.Fatalf("ParseSubject(%q) = %#v, %v", s, got, err)
 		}
 		if strings.ContainsAny(nats, " *>\x00\r\n\t") || strings.Count(nats, ".") != 5 {
-			t.Fatalf("%q is no literal subject of six tokens", nats)
+			t.Fatalf("%q is not a literal subject of six tokens", nats)
 		}
 		h := fnv.New32a()
 		h.Write([]byte(s.Namespace + "." + s.Kind + "." + events.EscapeID(s.ID)))
 		if want := int(h.Sum32() % events.Partitions); s.Partition() != want {
-			t.Fatalf("partition %d, want %d", s.Partition(), want)
+			t.Fatalf("Partition = %d, want %d", s.Partition(), want)
 		}
 	})
 }
@@ -35,7 +35,7 @@ func TestEscapeIsReversible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := string(rapid.SliceOf(rapid.Byte()).Draw(t, "id"))
 		if got, err := events.UnescapeID(events.EscapeID(a)); err != nil || got != a {
-			t.Fatalf("%q: %q, %v", a, got, err)
+			t.Fatalf("UnescapeID(EscapeID(%q)) = %q, %v", a, got, err)
 		}
 	})
 }
@@ -51,7 +51,7 @@ func TestSubjectForms(t *testing.T) {
 		{events.Document("acme", "recipe", "café"), "document/recipe/caf=C3=A9"},
 	} {
 		if got := tc.sub.String(); got != tc.text {
-			t.Errorf("%#v is written %q, want %q", tc.sub, got, tc.text)
+			t.Errorf("String of %#v = %q, want %q", tc.sub, got, tc.text)
 		}
 	}
 	if s := events.Session("", "x"); s.Namespace != "default" || !s.IsSession() {
@@ -95,7 +95,7 @@ func TestParseSubject(t *testing.T) {
 	} {
 		got, err := events.ParseSubject("acme", text)
 		if err != nil || got != events.Session("acme", id) {
-			t.Errorf("%q = %#v, %v", text, got, err)
+			t.Errorf("ParseSubject(%q) = %#v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "session", "session/", "Session/x", "document/recipe", "document/recipe/", "document//x", "document/session/x", "document/a.b/x", "x/y", "session/" + strings.Repeat("x", 513)} {
@@ -109,7 +109,7 @@ func TestParseSubject(t *testing.T) {
 func TestPrefixesOfFilter(t *testing.T) {
 	filter, sub := strings.Split(events.SubjectFilter, "."), strings.Split(events.Session("acme", "*.>").NATS(), ".")
 	if len(filter) != len(sub) || sub[0] != filter[0] || sub[1] != filter[1] {
-		t.Errorf("%s does not take %s", filter, sub)
+		t.Errorf("filter %s does not match %s", filter, sub)
 	}
 }
 
@@ -125,7 +125,7 @@ func FuzzParseNATS(f *testing.F) {
 			return
 		}
 		if s.Validate() != nil || s.NATS() != text {
-			t.Fatalf("%q was read as %#v", text, s)
+			t.Fatalf("ParseNATS(%q) = %#v, which has another text", text, s)
 		}
 	})
 }
@@ -143,10 +143,10 @@ func FuzzParseSubject(f *testing.F) {
 		}
 		again, err := events.ParseSubject("acme", s.String())
 		if err != nil || again != s {
-			t.Fatalf("%q is %#v, written %q, which is %#v, %v", text, s, s, again, err)
+			t.Fatalf("ParseSubject(%q) = %#v, its text %q is parsed as %#v, %v", text, s, s, again, err)
 		}
 		if back, err := events.ParseNATS(s.NATS()); err != nil || back != s {
-			t.Fatalf("%q: %#v, %v", s.NATS(), back, err)
+			t.Fatalf("ParseNATS(%q) = %#v, %v", s.NATS(), back, err)
 		}
 	})
 }

@@ -18,7 +18,7 @@ func termsOf(t *testing.T) {
 		`{"speed":"` + strings.Repeat("x", 1000) + `"}`:                                                     {Speed: strings.Repeat("x", maxTerm)},
 	} {
 		if got := TermsOf(Raw(text)); got != want {
-			t.Errorf("%s: %+v, want %+v", text, got, want)
+			t.Errorf("TermsOf(%s) = %+v, want %+v", text, got, want)
 		}
 	}
 }

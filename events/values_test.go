@@ -30,7 +30,7 @@ func TestOffset(t *testing.T) {
 		}
 		for _, text := range []string{a.String(), a.Padded()} {
 			if got, err := events.ParseOffset(text); err != nil || got != a {
-				t.Fatalf("%s = %d, %v", text, got, err)
+				t.Fatalf("ParseOffset(%s) = %d, %v, want %d", text, got, err, uint64(a))
 			}
 		}
 	})
@@ -44,7 +44,7 @@ func TestTimestamp(t *testing.T) {
 	west := time.FixedZone("", -int((23*time.Hour + 59*time.Minute).Seconds()))
 	for _, at := range []time.Time{time.Date(9999, 12, 31, 23, 59, 59, 0, west), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		if got := events.TimestampOf(at); got != "" {
-			t.Errorf("TimestampOf(%v) = %s, which is no RFC 3339 time", at, got)
+			t.Errorf("TimestampOf(%v) = %s, want \"\" as RFC 3339 has no such year", at, got)
 		}
 	}
 	for text, want := range map[events.Timestamp]time.Time{
@@ -55,15 +55,15 @@ func TestTimestamp(t *testing.T) {
 	} {
 		got, ok := text.Time()
 		if !ok || !got.Equal(want) {
-			t.Errorf("%s is %v, %v", text, got, ok)
+			t.Errorf("%s is %v, %v, want %v", text, got, ok, want)
 		}
 		if got.Location() == time.Local && time.Local != time.UTC {
-			t.Errorf("%s was read in the machine's zone", text)
+			t.Errorf("%s was parsed in the machine's zone", text)
 		}
 	}
 	for _, text := range []events.Timestamp{"", "2026-03-01", "2026-03-01 12:00:00Z", "2026-03-01T12:00:60Z", "2026-03-01T24:00:00Z", "2026-02-29T00:00:00Z", "2026-03-01T12:00:00+0100", "2026-03-01T12:00:00+01:60", "2026-03-01T12:00:00.5", "+2026-03-01T12:00:00Z"} {
 		if at, ok := text.Time(); ok {
-			t.Errorf("%s is %v", text, at)
+			t.Errorf("%q is %v, want it invalid", text, at)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func TestDocRef(t *testing.T) {
 			t.Errorf("RefOf = %s, want %s", got, tc.text)
 		}
 		if got, at, err := tc.text.Parse("acme"); err != nil || got != doc || at != tc.at {
-			t.Errorf("%s is %v at %v, %v", tc.text, got, at, err)
+			t.Errorf("%s is parsed as %v at %v, %v", tc.text, got, at, err)
 		}
 	}
 	for _, text := range []events.DocRef{"", events.Absent, "session/s", "document/recipe/x@", "document/recipe/x@0", "document/recipe/x@@7", "document/recipe/x@7@8", "document/session/x"} {
@@ -90,12 +90,12 @@ func TestDocRef(t *testing.T) {
 func TestAmount(t *testing.T) {
 	for text, want := range map[events.Amount]string{"0": "0/1", "0.0125": "1/80", "-1.50": "-3/2", "00.10": "1/10", "123456789012345678901234567890": "123456789012345678901234567890/1"} {
 		if got, ok := text.Rat(); !ok || got.String() != want {
-			t.Errorf("%s is %v, %v", text, got, ok)
+			t.Errorf("%s is %v, %v, want %s", text, got, ok, want)
 		}
 	}
 	for _, text := range []events.Amount{"", "-", "1.", ".1", "1e3", "1/3", "+1", "--1", "0x1", "1_0", "NaN", "Inf", " 1", "١"} {
 		if got, ok := text.Rat(); ok {
-			t.Errorf("%s is %v", text, got)
+			t.Errorf("%q is %v, want it invalid", text, got)
 		}
 	}
 	for want, r := range map[events.Amount]*big.Rat{"0": new(big.Rat), "0.0125": big.NewRat(1, 80), "-1.5": big.NewRat(-3, 2), "7": big.NewRat(14, 2)} {
@@ -105,7 +105,7 @@ func TestAmount(t *testing.T) {
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("a third has no exact decimal, and yet was written")
+			t.Error("AmountOf(1/3) did not panic")
 		}
 	}()
 	events.AmountOf(big.NewRat(1, 3))
@@ -123,10 +123,10 @@ func TestAmountSums(t *testing.T) {
 			back.Add(back, b)
 		}
 		if events.AmountOf(there) != events.AmountOf(back) {
-			t.Fatalf("%v and %v", there, back)
+			t.Fatalf("sums in two orders: %v and %v", there, back)
 		}
 		if again, ok := events.AmountOf(there).Rat(); !ok || again.Cmp(there) != 0 {
-			t.Fatalf("%s is not %v", events.AmountOf(there), there)
+			t.Fatalf("amount %s is not the sum %v", events.AmountOf(there), there)
 		}
 	})
 }
@@ -134,7 +134,7 @@ func TestAmountSums(t *testing.T) {
 func TestTokens(t *testing.T) {
 	a := events.Tokens{Input: 1, Output: 20, Reasoning: 5, CacheRead: 300, CacheWrite: 4000}
 	if got := a.Total(); got != 4321 {
-		t.Errorf("Total = %d: reasoning is part of the output", got)
+		t.Errorf("Total = %d, want 4321: output includes reasoning", got)
 	}
 	if got := a.Add(a); got != (events.Tokens{Input: 2, Output: 40, Reasoning: 10, CacheRead: 600, CacheWrite: 8000}) {
 		t.Errorf("Add = %v", got)
@@ -169,7 +169,7 @@ func TestRangeIncludes(t *testing.T) {
 		{"the limit is the reader's", events.Range{Limit: 1}, s, 9, true},
 	} {
 		if got := tc.r.Includes(tc.sub, tc.at); got != tc.want {
-			t.Errorf("%s: %v", tc.name, got)
+			t.Errorf("%s: got %v, want %v", tc.name, got, tc.want)
 		}
 	}
 }

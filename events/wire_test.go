@@ -14,7 +14,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// The tests in this file hold the code to docs/wire.md.
+// The tests in this file compare the code with docs/wire.md.
 
 // section returns the text of wire.md between a heading and the next one.
 func section(t *testing.T, heading string) string {
@@ -51,7 +51,7 @@ func table(t *testing.T, heading string, columns, atLeast int) [][]string {
 		rows = append(rows, cells)
 	}
 	if len(rows) == 0 || len(rows)-1 < atLeast {
-		t.Fatalf("%s: %d rows", heading, len(rows)-1)
+		t.Fatalf("%s: got %d rows, want at least %d", heading, len(rows)-1, atLeast)
 	}
 	return rows[1:] // without the head
 }
@@ -90,10 +90,10 @@ func TestWireSubjects(t *testing.T) {
 		s := events.Subject{Namespace: row[0], Kind: row[1], ID: strings.Repeat(id, n)}
 		want := "tally.v1." + row[4] + "." + row[0] + "." + row[1] + "." + strings.Repeat(escaped, m)
 		if got := s.NATS(); got != want {
-			t.Errorf("%s: %s, want %s", row[2], got, want)
+			t.Errorf("subject of id %s: got %s, want %s", row[2], got, want)
 		}
 		if got, err := events.ParseNATS(want); err != nil || got != s {
-			t.Errorf("%s is read as %v, %v", want, got, err)
+			t.Errorf("ParseNATS(%s) = %v, %v", want, got, err)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func TestWireBounds(t *testing.T) {
 	rows := table(t, "### Bounds of references", 2, len(want))
 	for i, row := range rows {
 		if n, err := strconv.Atoi(strings.ReplaceAll(row[1], ",", "")); err != nil || n != want[i] {
-			t.Errorf("%s: %s, it is %d", row[0], row[1], want[i])
+			t.Errorf("%s: wire.md has %s, the code %d", row[0], row[1], want[i])
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestWireMsgIDs(t *testing.T) {
 		}
 		e := events.Event{Subject: sub, Source: row[1], ID: row[2]}
 		if got := e.MsgID(); got != row[3] {
-			t.Errorf("%v: %s, want %s", row[:3], got, row[3])
+			t.Errorf("MsgID of %v: got %s, want %s", row[:3], got, row[3])
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestWirePercent(t *testing.T) {
 func wireExample(t *testing.T) (subject string, header map[string][]string, payload []byte) {
 	blocks := code(t, "### Example")
 	if len(blocks) != 2 {
-		t.Fatalf("the example has %d blocks", len(blocks))
+		t.Fatalf("the example has %d code blocks, want 2", len(blocks))
 	}
 	header = map[string][]string{}
 	for line := range strings.SplitSeq(blocks[0], "\n") {
@@ -166,7 +166,7 @@ func TestWireExample(t *testing.T) {
 		t.Error(err)
 	}
 	if e.MsgID() != header["Nats-Msg-Id"][0] {
-		t.Errorf("Nats-Msg-Id is %s", e.MsgID())
+		t.Errorf("MsgID is %s, not the one in wire.md", e.MsgID())
 	}
 	want := maps.Clone(header)
 	delete(want, "Nats-Msg-Id")
@@ -184,7 +184,7 @@ func TestWireTypes(t *testing.T) {
 	rows := table(t, "## Types", 5, 17)
 	types := events.Types()
 	if len(rows) != len(types) {
-		t.Fatalf("%d types in wire.md", len(rows))
+		t.Fatalf("wire.md has %d types, want %d", len(rows), len(types))
 	}
 	for i, row := range rows {
 		guard, rewind, kind := "any", "ledger", events.KindSession
@@ -198,7 +198,7 @@ func TestWireTypes(t *testing.T) {
 			rewind, kind = "", "recipe"
 		}
 		if row[0] != types[i] || row[2] != guard || strings.TrimSpace(row[3]) != rewind {
-			t.Errorf("row %d is %v, the code says %s, %s, %s", i, row, types[i], guard, rewind)
+			t.Errorf("row %d is %v, the code has %s, %s, %s", i, row, types[i], guard, rewind)
 		}
 		e := events.Event{ID: "1", Source: "urn:x", Type: types[i], Subject: events.Subject{Namespace: "n", Kind: kind, ID: "x"}, DataSchema: events.DataSchema(types[i])}
 		for _, x := range mustReadExamples(t) {
@@ -207,16 +207,16 @@ func TestWireTypes(t *testing.T) {
 			}
 		}
 		if err := e.Validate(); err != nil {
-			t.Errorf("%s does not belong to a %s: %v", types[i], row[1], err)
+			t.Errorf("%s as an event of a %s: %v", types[i], row[1], err)
 		}
 	}
 }
 
-// The redo record is read as the log reads it.
+// The example of a redo record has valid events in the form that AppendJSON writes.
 func TestWireRedoRecord(t *testing.T) {
 	blocks := code(t, "## Redo records")
 	if len(blocks) != 1 {
-		t.Fatalf("%d blocks", len(blocks))
+		t.Fatalf("the section has %d code blocks, want 1", len(blocks))
 	}
 	var unit struct {
 		Events []struct {
@@ -225,7 +225,7 @@ func TestWireRedoRecord(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal([]byte(blocks[0]), &unit); err != nil || len(unit.Events) != 2 {
-		t.Fatalf("%v, %d events", err, len(unit.Events))
+		t.Fatalf("redo record: %v, %d events, want 2", err, len(unit.Events))
 	}
 	for _, u := range unit.Events {
 		sub, err := events.ParseNATS(u.Subject)
@@ -234,18 +234,18 @@ func TestWireRedoRecord(t *testing.T) {
 		}
 		e, err := events.ParseJSON(sub.Namespace, u.Event)
 		if err != nil || e.Subject != sub || e.Validate() != nil {
-			t.Errorf("%s: %v, %v", u.Event, err, e.Validate())
+			t.Errorf("ParseJSON(%s): %v, Validate: %v", u.Event, err, e.Validate())
 		}
 		if string(mustJSON(e)) != string(u.Event) {
 			t.Errorf("AppendJSON gives\n%s\nwire.md has\n%s", mustJSON(e), u.Event)
 		}
 	}
 	if slices.Contains(events.Types(), events.TypeUnitAppended) || events.IsKnown(events.TypeUnitAppended) {
-		t.Error("folds know the log's own type")
+		t.Error("the type of redo records is in the vocabulary")
 	}
 }
 
-// What wire.md says of lists is what Fill does.
+// Fill resolves the example of lists as wire.md describes.
 func TestWireLists(t *testing.T) {
 	_, text, ok := strings.Cut(section(t, "## Types"), "which turns it is: `")
 	example, _, ok2 := strings.Cut(text, "`")
@@ -264,7 +264,7 @@ func TestWireLists(t *testing.T) {
 		return list, nil
 	})
 	if want := `{"messages":["main 0","main 1","run/7 0"]}`; err != nil || string(got) != want {
-		t.Errorf("%s, %v, want %s", got, err, want)
+		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
 }
 
@@ -273,10 +273,10 @@ func TestWireLimits(t *testing.T) {
 	for text, have := range map[string]int{"at most 8 MiB": events.MaxData / 8, "together 32 KiB": events.MaxHeaders * 32, "1,000 events": events.MaxAppend} {
 		want := map[string]int{"at most 8 MiB": 1 << 20, "together 32 KiB": 1 << 20, "1,000 events": 1000}[text]
 		if !strings.Contains(limits, text) || have != want {
-			t.Errorf("%q is not what the code says", text)
+			t.Errorf("wire.md and the code differ in %q", text)
 		}
 	}
 	if !strings.Contains(section(t, "## Large values"), "4,194,304 bytes") || events.MaxBlobPart != 4194304 {
-		t.Error("parts have another size")
+		t.Error("wire.md and the code differ in the size of a blob's part")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// shelf is a Files with two snapshots of s1 and one of s2.
+// shelf returns a Files with two snapshots of s1 and one of s2, and the path of the newest of s1.
 func shelf(t *testing.T) (st *snapshot.Files, path string) {
 	t.Helper()
 	st = snapshot.NewFiles(filepath.Join(t.TempDir(), "snapshots"))
@@ -42,7 +42,7 @@ func mustWrite(t *testing.T, path string, data []byte) {
 	}
 }
 
-// However a file is damaged, the others can be read; the damage is a *CorruptError, and can be discarded.
+// If a file is damaged, it is reported as a *CorruptError and can be discarded, and the other files stay readable.
 func TestDamagedFile(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func([]byte) []byte
@@ -64,19 +64,19 @@ func TestDamagedFile(t *testing.T) {
 			st, path := shelf(t)
 			mustWrite(t, path, c.damage(mustRead(t, path)))
 			if listed := mustList(t, st, s1)[0].Offset == 9; listed != c.listed {
-				t.Fatalf("listed: %v", listed)
+				t.Fatalf("listed: %v, want %v", listed, c.listed)
 			}
 			_, err := st.Get(t.Context(), at(s1, 9).Meta)
 			if corrupt, ok := errors.AsType[*snapshot.CorruptError](err); !ok || corrupt.Name != path || corrupt.Reason == "" {
-				t.Fatalf("get: %v", err)
+				t.Fatalf("get: got %v, want a *CorruptError of the file", err)
 			}
 			metas, errs := all(t, st)
 			if c.listed {
 				if len(metas) != 3 || len(errs) > 0 {
-					t.Fatalf("all: %v, %v", metas, errs)
+					t.Fatalf("all: got %v, %v, want 3 snapshots", metas, errs)
 				}
 			} else if len(metas) != 2 || len(errs) != 1 {
-				t.Fatalf("all: %v, %v", metas, errs)
+				t.Fatalf("all: got %v, %v, want 2 snapshots and 1 error", metas, errs)
 			} else if corrupt, ok := errors.AsType[*snapshot.CorruptError](errs[0]); !ok {
 				t.Fatal(errs)
 			} else if err := st.Discard(t.Context(), corrupt.Name); err != nil {
@@ -88,12 +88,12 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// A temporary file of a crash is neither a snapshot nor damage; another program's file is reported.
+// A temporary file of a crash is ignored. Another program's file is reported.
 func TestForeignFiles(t *testing.T) {
 	st, path := shelf(t)
 	mustWrite(t, path+".tally-tmp-123", []byte("half"))
 	if metas, errs := all(t, st); len(metas) != 3 || len(errs) > 0 {
-		t.Fatalf("all: %v, %v", metas, errs)
+		t.Fatalf("all with a temporary file: got %v, %v, want 3 snapshots", metas, errs)
 	}
 	mustWrite(t, filepath.Join(st.Dir(), "cursor"), []byte("x")) // another program's file directly in the directory
 	stray := filepath.Join(st.Dir(), "default", "README")
@@ -101,7 +101,7 @@ func TestForeignFiles(t *testing.T) {
 	mustWrite(t, filepath.Join(filepath.Dir(path), "a.b.c.d"), []byte("x"))
 	metas, errs := all(t, st)
 	if len(metas) != 3 || len(errs) != 2 {
-		t.Fatalf("all: %v, %v", metas, errs)
+		t.Fatalf("all with foreign files: got %v, %v, want 3 snapshots and 2 errors", metas, errs)
 	}
 	mustHold(t, st, s1, at(s1, 9), at(s1, 7))
 	for range 2 {
@@ -111,7 +111,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 	for _, outside := range []string{st.Dir(), filepath.Dir(st.Dir()), filepath.Join(st.Dir(), "..", "x"), "/etc/passwd"} {
 		if err := st.Discard(t.Context(), outside); err == nil {
-			t.Errorf("discarded %s", outside)
+			t.Errorf("Discard accepted %s, outside the directory", outside)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestCopiedFile(t *testing.T) {
 	mustWrite(t, strings.TrimSuffix(path, "9")+"8", mustRead(t, path))
 	mustHold(t, st, s1, at(s1, 9), at(s1, 7))
 	if metas, errs := all(t, st); len(metas) != 3 || len(errs) != 1 {
-		t.Fatalf("all: %v, %v", metas, errs)
+		t.Fatalf("all with a copied file: got %v, %v, want 3 snapshots and 1 error", metas, errs)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestSharedFolder(t *testing.T) {
 	mustHold(t, st, s1, at(s1, 9), at(s1, 7))
 }
 
-// What cannot be opened is an error, and the rest is listed.
+// A folder that cannot be opened is reported, and the other snapshots are listed.
 func TestUnreadable(t *testing.T) {
 	st, _ := shelf(t)
 	loop := filepath.Join(st.Dir(), "default", "session", "loop")
@@ -144,34 +144,34 @@ func TestUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := st.List(t.Context(), events.Session("", "loop"), fold); err == nil {
-		t.Error("a folder that cannot be read is listed")
+		t.Error("List of an unreadable folder: got no error")
 	}
 	if metas, errs := all(t, st); len(metas) != 3 || len(errs) != 1 {
-		t.Errorf("all: %v, %v", metas, errs)
+		t.Errorf("all with an unreadable folder: got %v, %v, want 3 snapshots and 1 error", metas, errs)
 	}
 	if _, err := st.Get(t.Context(), at(events.Session("", "loop"), 1).Meta); err == nil || errors.Is(err, snapshot.ErrNotFound) {
-		t.Errorf("get: %v", err)
+		t.Errorf("get from an unreadable folder: got %v, want an error other than ErrNotFound", err)
 	}
 	if err := st.Put(t.Context(), at(events.Session("", "loop"), 1)); err == nil {
-		t.Error("put")
+		t.Error("put into an unreadable folder: got no error")
 	}
 	if err := st.Delete(t.Context(), at(events.Session("", "loop"), 1).Meta); err == nil {
-		t.Error("delete")
+		t.Error("delete from an unreadable folder: got no error")
 	}
 }
 
 func TestUnreadableDirectory(t *testing.T) {
 	st, path := shelf(t)
-	// A link to itself is a directory that nobody can read, root neither.
+	// A link to itself is a directory that even root cannot read.
 	dir := filepath.Dir(path)
 	if err := errors.Join(os.RemoveAll(dir), os.Symlink(filepath.Base(dir), dir)); err != nil {
 		t.Fatal(err)
 	}
 	if metas, errs := all(t, st); len(metas) != 1 || len(errs) != 1 {
-		t.Errorf("all: %v, %v", metas, errs)
+		t.Errorf("all with an unreadable directory: got %v, %v, want 1 snapshot and 1 error", metas, errs)
 	}
 	if _, err := st.List(t.Context(), s1, fold); err == nil {
-		t.Error("listed")
+		t.Error("List of an unreadable directory: got no error")
 	}
 }
 
@@ -190,6 +190,6 @@ func TestAllEnds(t *testing.T) {
 		}
 	}
 	if n != 2 {
-		t.Errorf("%d yields", n)
+		t.Errorf("All yielded %d times, want 2", n)
 	}
 }

@@ -108,13 +108,13 @@ var s1 = events.Session("", "s1")
 func emptyIsEmpty(t *testing.T, st snapshot.Store) {
 	mustHold(t, st, s1)
 	if metas, errs := all(t, st); len(metas)+len(errs) > 0 {
-		t.Errorf("an empty store has %v, %v", metas, errs)
+		t.Errorf("all of an empty store: got %v, %v", metas, errs)
 	}
 	if _, err := st.Get(t.Context(), at(s1, 1).Meta); !errors.Is(err, snapshot.ErrNotFound) {
-		t.Errorf("get: %v", err)
+		t.Errorf("get from an empty store: got %v, want ErrNotFound", err)
 	}
 	if err := st.Delete(t.Context(), at(s1, 1).Meta); err != nil {
-		t.Errorf("delete: %v", err)
+		t.Errorf("delete from an empty store: %v", err)
 	}
 }
 
@@ -129,10 +129,10 @@ func givesBackWhatWasPut(t *testing.T, st snapshot.Store) {
 		mustHold(t, st, s.Subject, s)
 	}
 	if metas, errs := all(t, st); len(metas) != 3 || len(errs) > 0 {
-		t.Errorf("all: %v, %v", metas, errs)
+		t.Errorf("all: got %v, %v, want 3 snapshots", metas, errs)
 	}
 	if list, err := st.List(t.Context(), s1, "another"); err != nil || len(list) > 0 {
-		t.Errorf("another fold has %v, %v", list, err)
+		t.Errorf("list of another fold: got %v, %v, want none", list, err)
 	}
 }
 
@@ -185,7 +185,7 @@ func hostileIDs(t *testing.T, st snapshot.Store) {
 		mustHold(t, st, sub, at(sub, events.Offset(i+1)))
 	}
 	if metas, errs := all(t, st); len(metas) != len(subjects) || len(errs) > 0 {
-		t.Errorf("%d of %d, %v", len(metas), len(subjects), errs)
+		t.Errorf("all: got %d snapshots, want %d; errors %v", len(metas), len(subjects), errs)
 	}
 }
 
@@ -210,11 +210,11 @@ func bytesAreTheReaders(t *testing.T, st snapshot.Store) {
 	data[0] = 'X'
 	got, err := st.Get(t.Context(), s.Meta)
 	if err != nil || string(got.Data) != "data" {
-		t.Fatalf("the writer's later change is seen: %q, %v", got.Data, err)
+		t.Fatalf("get after the writer changed its data: got %q, %v, want data", got.Data, err)
 	}
 	got.Data[0] = 'Y'
 	if again, err := st.Get(t.Context(), s.Meta); err != nil || string(again.Data) != "data" {
-		t.Fatalf("the reader's change is seen: %q, %v", again.Data, err)
+		t.Fatalf("get after a reader changed its data: got %q, %v, want data", again.Data, err)
 	}
 }
 
@@ -240,6 +240,6 @@ func manyAtOnce(t *testing.T, st snapshot.Store) {
 	wg.Wait()
 	mustPut(t, st, at(s1, 10))
 	if list := mustList(t, st, s1); list[0].Offset != 10 || len(list) > 1 && list[1].Offset == 10 {
-		t.Errorf("after all that: %v", list)
+		t.Errorf("list after concurrent calls: got %v, want 10 first and once", list)
 	}
 }
