@@ -69,7 +69,7 @@ func (st *Store) putParts(ctx context.Context, doc events.Subject, content []byt
 
 func (st *Store) checkSize(content []byte) error {
 	if int64(len(content)) > st.config.MaxValue {
-		return &events.InvalidError{Field: "data", Reason: fmt.Sprintf("%d bytes, at most %d are kept by reference", len(content), st.config.MaxValue)}
+		return &events.InvalidError{Field: "data", Reason: fmt.Sprintf("has %d bytes, at most %d are allowed", len(content), st.config.MaxValue)}
 	}
 	return nil
 }

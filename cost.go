@@ -72,7 +72,7 @@ type Costs struct {
 }
 
 // ErrOverflow reports that a sum of tokens does not fit its type.
-var ErrOverflow = errors.New("the tokens are more than can be counted")
+var ErrOverflow = errors.New("the sum of tokens exceeds 64 bits")
 
 // Costs sums the costs of the session. If the session does not exist, the sums are 0.
 func (s *Session) Costs(ctx context.Context) (Costs, error) {

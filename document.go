@@ -113,7 +113,7 @@ func (d *Documents) Create(ctx context.Context, kind, id string, w Write) (proje
 // now, the error is *DocumentConflictError.
 func (d *Documents) Update(ctx context.Context, kind, id string, base events.Offset, w Write) (projector.Revision, error) {
 	if base == 0 {
-		return projector.Revision{}, &events.InvalidError{Field: "base", Reason: "an update names the revision that it replaces"}
+		return projector.Revision{}, &events.InvalidError{Field: "base", Reason: "missing: an update needs the revision that it replaces"}
 	}
 	w.Base = base
 	return d.Save(ctx, kind, id, w)
@@ -170,7 +170,7 @@ func (d *Documents) Delete(ctx context.Context, kind, id string, base events.Off
 // checkReason refuses the reasons that Purge and Rename use.
 func checkReason(reason string) error {
 	if reason == events.ReasonPurged || reason == events.ReasonRenamed {
-		return &events.InvalidError{Field: "reason", Reason: fmt.Sprintf("%q is what Purge and Rename say", reason)}
+		return &events.InvalidError{Field: "reason", Reason: fmt.Sprintf("%q is reserved for Purge and Rename", reason)}
 	}
 	return nil
 }
@@ -250,7 +250,7 @@ func (d *Documents) subject(kind, id string) (events.Subject, error) {
 	sub := events.Document(d.st.config.Namespace, kind, id)
 	switch kind {
 	case events.KindSession, events.KindBlob, events.KindUnit:
-		return sub, &events.InvalidError{Field: "kind", Reason: fmt.Sprintf("%q is not a kind of documents", kind)}
+		return sub, &events.InvalidError{Field: "kind", Reason: fmt.Sprintf("%q is a reserved kind", kind)}
 	}
 	return sub, sub.Validate()
 }
@@ -409,7 +409,7 @@ func (d *Documents) same(ctx context.Context, e events.Event, meta events.DocMet
 		return projector.Revision{}, err
 	}
 	if rec.Type != e.Type || !bytes.Equal(rec.Data, e.Data) || rec.ContentType != e.ContentType || rec.Extensions[events.ExtDoc] != e.Extensions[events.ExtDoc] {
-		return projector.Revision{}, &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q is that of another write, at %v", e.ID, at)}
+		return projector.Revision{}, &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q is already the id of another write, at %v", e.ID, at)}
 	}
 	e.Time = rec.Time
 	return revisionOf(e, meta, at), nil

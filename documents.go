@@ -197,7 +197,7 @@ func (d *Documents) Links(ctx context.Context, kind, id string) ([]Linked, error
 	}
 	now, err := d.st.newest(ctx, sub)
 	if err == nil && !now.exists {
-		err = fmt.Errorf("%s: %w", sub, ErrNotFound)
+		err = fmt.Errorf("%s: %w", sub.Name(), ErrNotFound)
 	}
 	if err != nil {
 		return nil, err
@@ -328,7 +328,7 @@ func (st *Store) checkLinks(ctx context.Context, sub events.Subject, meta events
 			return err
 		}
 		if layer == layerPersonal {
-			return &events.InvalidError{Field: fmt.Sprintf("links[%d].to", i), Reason: fmt.Sprintf("%s is personal, and %s is the project's", to, sub)}
+			return &events.InvalidError{Field: fmt.Sprintf("links[%d].to", i), Reason: fmt.Sprintf("%s is of the layer personal, so %s of the layer project cannot link to it", to.Name(), sub.Name())}
 		}
 	}
 	return checkParents(ctx, sub, meta, above)
@@ -363,11 +363,11 @@ func checkParents(ctx context.Context, sub events.Subject, meta events.DocMeta, 
 		p := next[0]
 		switch {
 		case p == sub:
-			return &events.InvalidError{Field: "links", Reason: fmt.Sprintf("%s would be above itself", sub)}
+			return &events.InvalidError{Field: "links", Reason: fmt.Sprintf("%s would be its own parent, directly or through others", sub.Name())}
 		case seen[p]:
 			continue
 		case len(seen) == maxAbove:
-			return &log.SizeError{Index: -1, What: "documents above " + sub.String(), Size: len(seen) + 1, Max: maxAbove}
+			return &log.SizeError{Index: -1, What: "documents above " + sub.Name(), Size: len(seen) + 1, Max: maxAbove}
 		}
 		seen[p] = true
 		now, err := above(ctx, p)

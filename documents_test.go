@@ -41,12 +41,12 @@ func shown(list []tally.Linked) (lines []string) {
 func mustShow(t *testing.T, what string, list []tally.Linked, err error, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, shown(list)); diff != "" || err != nil {
-		t.Errorf("%s: %v\n%s", what, err, diff)
+		t.Errorf("%s: %v (-want +got):\n%s", what, err, diff)
 	}
 }
 
-// Links may lead nowhere and are listed so; parents in a circle are refused; backlinks are
-// found, and a rename keeps them.
+// Links may lead to missing documents and are listed as dangling. Cycles of parents are refused. A rename keeps
+// backlinks.
 func linksAndParents(t *testing.T, d *tally.Documents) {
 	ctx := t.Context()
 	doc := func(id string) events.Subject { return events.Document("default", "doc", id) }
@@ -63,12 +63,12 @@ func linksAndParents(t *testing.T, d *tally.Documents) {
 	for name, write := range map[string]func() error{
 		"itself": func() error { _, err := d.Save(ctx, "doc", "l/b", linked("", link("parent", "l/b"))); return err },
 		"above":  func() error { _, err := d.Save(ctx, "doc", "l/top", linked("", link("parent", "l/b"))); return err },
-		"one that is not there yet": func() error {
+		"a document that does not exist yet": func() error {
 			mustSave(t, d, "doc", "l/c", linked("", link("parent", "l/later")))
 			_, err := d.Create(ctx, "doc", "l/later", linked("", link("parent", "l/c")))
 			return err
 		},
-		"by a name of old": func() error {
+		"by an earlier name": func() error {
 			mustSave(t, d, "doc", "l/old", text(""))
 			mustSave(t, d, "doc", "l/below", linked("", link("parent", "l/old")))
 			if _, err := d.Rename(ctx, "doc", "l/old", 0, "l/new"); err != nil {
@@ -86,8 +86,8 @@ func linksAndParents(t *testing.T, d *tally.Documents) {
 			})
 		},
 	} {
-		if err := write(); !invalid(err) || !strings.Contains(err.Error(), "above itself") {
-			t.Errorf("a circle, %s: %v", name, err)
+		if err := write(); !invalid(err) || !strings.Contains(err.Error(), "its own parent") {
+			t.Errorf("cycle of parents, %s: got %v, want an *InvalidError", name, err)
 		}
 	}
 	if _, err := d.Rename(ctx, "doc", "l/top", 0, "l/peak"); err != nil {
@@ -104,7 +104,7 @@ func linksAndParents(t *testing.T, d *tally.Documents) {
 	mustShow(t, "links after the deletion", list, err, "l/b -parent-> l/a", "l/b -see-> l/peak?")
 }
 
-// Two who each put the other's document above their own at once: never both.
+// Of two concurrent writes that make two documents each other's parent, exactly one succeeds.
 func TestParentsAtOnce(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	d, ctx := st.Documents(), t.Context()
@@ -119,7 +119,7 @@ func TestParentsAtOnce(t *testing.T) {
 		}
 		wg.Wait()
 		if (errs[0] == nil) == (errs[1] == nil) {
-			t.Fatalf("%d: %v, %v", i, errs[0], errs[1])
+			t.Fatalf("round %d: got errors %v and %v, want exactly one", i, errs[0], errs[1])
 		}
 	}
 }
@@ -177,26 +177,26 @@ func listsByPrefix(t *testing.T, d *tally.Documents) {
 	}
 	list, next, err := d.List(ctx, projector.DocumentQuery{Kind: "d57", Prefix: "specs/", Owner: "owner 1"})
 	if err != nil || len(list) != n/3 || next != "" {
-		t.Errorf("by owner: %d, %q, %v", len(list), next, err)
+		t.Errorf("by owner: got %d documents, next %q, %v, want %d", len(list), next, err, n/3)
 	}
 	last := mustSave(t, d, "d57", "specs/30", text("newest"))
 	list, _, err = d.List(ctx, projector.DocumentQuery{Kind: "d57", Newest: true, Limit: 1})
 	if err != nil || len(list) != 1 || list[0].Subject.ID != "specs/30" || list[0].Last != last.Offset || list[0].Revisions != 2 || list[0].Bytes != 6 || list[0].SHA256 != sum([]byte("newest")) {
-		t.Errorf("the newest: %+v, %v", list, err)
+		t.Errorf("newest: got %+v, %v, want specs/30", list, err)
 	}
 	list, _, err = d.List(ctx, projector.DocumentQuery{Kind: "d57", Prefix: "specs/gone", Deleted: true})
 	if err != nil || len(list) != 1 || !list[0].Deleted {
-		t.Errorf("deleted: %+v, %v", list, err)
+		t.Errorf("deleted: got %+v, %v, want specs/gone", list, err)
 	}
 	if _, _, err := d.List(ctx, projector.DocumentQuery{After: "nonsense"}); !invalid(err) {
-		t.Errorf("a page behind nonsense: %v", err)
+		t.Errorf("invalid After: got %v, want an *InvalidError", err)
 	}
 	if _, _, err := d.List(ctx, projector.DocumentQuery{Link: "nonsense"}); !invalid(err) {
-		t.Errorf("a link to nonsense: %v", err)
+		t.Errorf("invalid Link: got %v, want an *InvalidError", err)
 	}
 }
 
-// With a catalog and without one, a list says the same.
+// Lists with and without a catalog are equal.
 func TestListsAgree(t *testing.T) {
 	st := storetest.Open(t, "memory")
 	d, ctx := st.Documents(), t.Context()
@@ -234,7 +234,7 @@ func TestListsAgree(t *testing.T) {
 			want, wantNext, err := d.List(ctx, q)
 			have, haveNext, err2 := plain.Documents().List(ctx, q)
 			if diff := cmp.Diff(want, have); diff != "" || wantNext != haveNext || errors.Join(err, err2) != nil || pages > 20 {
-				t.Errorf("%+v: %q and %q, %v, %v\n%s", q, wantNext, haveNext, err, err2, diff)
+				t.Errorf("%+v: next %q by the catalog, %q by the log, errors %v, %v (-catalog +log):\n%s", q, wantNext, haveNext, err, err2, diff)
 				break
 			}
 			if q.After = wantNext; wantNext == "" {

@@ -71,7 +71,7 @@ func (s *Session) Release(ctx context.Context, holder string, check func(*projec
 
 func (s *Session) leaseTo(ctx context.Context, of events.Subject, holder string, while time.Duration, check func(*projector.Outline) error) (*Claim, error) {
 	if while <= 0 {
-		return nil, &events.InvalidError{Field: "while", Reason: fmt.Sprintf("%v is no time at all", while)}
+		return nil, &events.InvalidError{Field: "while", Reason: fmt.Sprintf("%v: want a positive duration", while)}
 	}
 	return s.relet(ctx, of, holder, while, check)
 }
@@ -82,7 +82,7 @@ var leaseTypes = []string{events.TypeSessionUpdated}
 // relet records in the session that a holder has the lease on a subject for a while; a while of 0 ends it.
 func (s *Session) relet(ctx context.Context, of events.Subject, holder string, while time.Duration, check func(*projector.Outline) error) (*Claim, error) {
 	if holder == "" || !utf8.ValidString(holder) {
-		return nil, &events.InvalidError{Field: "holder", Reason: fmt.Sprintf("%q names nobody", holder)}
+		return nil, &events.InvalidError{Field: "holder", Reason: fmt.Sprintf("%q: want a name, in UTF-8", holder)}
 	}
 	from, err := s.st.LeaseTime(ctx)
 	if err != nil {

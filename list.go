@@ -111,7 +111,7 @@ func (st *Store) sessionList(ctx context.Context, q projector.SessionQuery) ([]p
 }
 
 // ErrNoCatalog reports that no catalog is available, or that it is behind.
-var ErrNoCatalog = errors.New("there is no catalog that shows everything")
+var ErrNoCatalog = errors.New("no catalog is available, or it is behind the log")
 
 // Progress lists the progress in runs of a session, in the order of the log, from the catalog. It includes every append
 // that was acknowledged before the call. If a record of the session is lost, it comes with a *projector.HoleError.

@@ -48,7 +48,7 @@ var (
 	ErrNotFound = events.ErrNotFound // no such session, document or position
 	ErrExists   = errors.New("exists already")
 	ErrNoLimits = projector.ErrNoLimits // limits are set where the store is owned
-	ErrNoTrees  = errors.New("no trees of files are kept here")
+	ErrNoTrees  = errors.New("the store keeps no such tree of files")
 )
 
 // Store is a log with its loader, snapshots and views. It is safe for concurrent use.
@@ -443,7 +443,7 @@ func (st *Store) Judge(ctx context.Context, sub events.Subject, ack log.Ack, evs
 	}
 	s, err := st.loader.Outline(ctx, sub, ack.Last)
 	if err = projector.Tolerate(err); err != nil {
-		return ack, fmt.Errorf("appended at %v, but whether late is not known: %w", ack.First, err)
+		return ack, fmt.Errorf("appended at %v, but unknown whether stale: %w", ack.First, err)
 	}
 	for _, at := range s.Stale() {
 		ack.Stale = ack.Stale || at >= ack.First && at <= ack.Last

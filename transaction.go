@@ -66,10 +66,10 @@ func (d *Documents) Tx(ctx context.Context, do func(*Tx) error) error {
 func (tx *Tx) Read(ctx context.Context, kind, id string) (*Document, error) {
 	t, err := tx.touch(ctx, kind, id)
 	if err == nil && !t.exists {
-		err = ErrNotFound
+		err = fmt.Errorf("%s: %w", t.sub.Name(), ErrNotFound)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("document %s/%s: %w", kind, id, err)
+		return nil, err
 	}
 	return documentOf(t.sub, t.rev, t.data), nil
 }
@@ -286,7 +286,7 @@ func (tx *Tx) conflict(ctx context.Context, err error) error {
 // reader sees the document twice, or not at all.
 func (d *Documents) Rename(ctx context.Context, kind, id string, base events.Offset, to string) (projector.Revision, error) {
 	if id == to {
-		return projector.Revision{}, &events.InvalidError{Field: "to", Reason: fmt.Sprintf("it is called %q already", id)}
+		return projector.Revision{}, &events.InvalidError{Field: "to", Reason: fmt.Sprintf("the document is already named %q", id)}
 	}
 	var written *touched
 	err := d.Tx(ctx, func(tx *Tx) error {
@@ -423,7 +423,7 @@ func (tx *Tx) purge(ctx context.Context, sub events.Subject, list []Change) erro
 		case err != nil:
 			return err
 		case t.exists && t.sub != sub:
-			return fmt.Errorf("%s, which %s was before: %w", t.sub.Name(), sub.Name(), ErrExists)
+			return fmt.Errorf("%s, an earlier name of %s, is another document now: %w", t.sub.Name(), sub.Name(), ErrExists)
 		case t.event != nil || t.rev.IsPurge():
 			continue
 		}
