@@ -62,7 +62,7 @@ func idsOf(t *testing.T, span string) (ids []string) {
 	first, err := strconv.Atoi(from[2:])
 	last, err2 := strconv.Atoi(to[2:])
 	if err != nil || err2 != nil || first > last || from[:2] != to[:2] {
-		t.Fatalf("%q is no span", span)
+		t.Fatalf("%q is not a range of ids", span)
 	}
 	for n := first; n <= last; n++ {
 		id := strconv.Itoa(n)

@@ -33,34 +33,34 @@ func TestSessionRemembers(t *testing.T) {
 		}
 		rewind(t, other)
 		if ack := answer(t, s); !ack.Stale {
-			t.Errorf("written three turns, rewound to the first: %+v", ack)
+			t.Errorf("append after another handle rewound written turns: got %+v, want stale", ack)
 		}
 		if ack := answer(t, s); !ack.Stale {
-			t.Errorf("it has not looked since: %+v", ack)
+			t.Errorf("second append without a read: got %+v, want stale", ack)
 		}
 		mustBe(t, s, "head", "a") // it looks
 		if ack := answer(t, s); ack.Stale {
-			t.Errorf("after a look: %+v", ack)
+			t.Errorf("append after a read: got %+v, want not stale", ack)
 		}
 		reader := st.Session("s")
 		o, err := reader.Outline(t.Context())
 		must(t, err)
 		if o.Len(events.MainThread) != 2 {
-			t.Errorf("%d turns", o.Len(events.MainThread))
+			t.Errorf("got %d turns, want 2", o.Len(events.MainThread))
 		}
 		rewind(t, other)
 		if ack := answer(t, reader); !ack.Stale {
-			t.Errorf("read, not written: %+v", ack)
+			t.Errorf("append after another handle rewound read turns: got %+v, want stale", ack)
 		}
 		if ack, err := s.Append(t.Context(), log.Any, cost); err != nil || !ack.Stale {
-			t.Errorf("a cost of what is gone: %+v, %v", ack, err)
+			t.Errorf("cost of rewound turns: got %+v, %v, want stale", ack, err)
 		}
 		if ack := answer(t, st.Session("s")); ack.Stale {
-			t.Errorf("a handle that knows nothing: %+v", ack)
+			t.Errorf("append by a handle without a basis: got %+v, want not stale", ack)
 		}
 		rewind(t, s) // its own move
 		if ack := answer(t, s); ack.Stale {
-			t.Errorf("after its own rewind: %+v", ack)
+			t.Errorf("append after the handle's own rewind: got %+v, want not stale", ack)
 		}
 		mustBe(t, st.Session("s"), "", "a", "answer")
 		if _, err := s.Load(t.Context(), "#1"); err != nil { // an earlier position is not what the session is now
@@ -68,7 +68,7 @@ func TestSessionRemembers(t *testing.T) {
 		}
 		rewind(t, other)
 		if ack := answer(t, s); !ack.Stale {
-			t.Errorf("a look at an earlier position: %+v", ack)
+			t.Errorf("append after a read of an earlier position: got %+v, want stale", ack)
 		}
 	})
 }
@@ -84,11 +84,11 @@ func TestUnchanged(t *testing.T) {
 				_, err = s.Append(t.Context(), expect, &events.ThreadTruncated{Lengths: map[string]int{events.MainThread: 0}, Reason: "clear"})
 			}
 			if (err == nil) != known || err != nil && !errors.Is(err, log.ErrConflict) || known && expect == log.Any {
-				t.Errorf("%s: %v, %v", when, expect, err)
+				t.Errorf("%s: got %v, %v, want unchanged %v", when, expect, err, known)
 			}
 		}
 		if expect, err := s.Unchanged(t.Context()); err != nil || expect != log.Any {
-			t.Errorf("nothing was read: %v, %v", expect, err)
+			t.Errorf("before any read: got %v, %v, want any", expect, err)
 		}
 		mustTurns(t, other, "a", "b")
 		mustBe(t, s, "head", "a", "b")
@@ -98,18 +98,18 @@ func TestUnchanged(t *testing.T) {
 		if _, err := other.Append(t.Context(), log.Any, cost); err != nil {
 			t.Fatal(err)
 		}
-		want("its own turns, and a cost", true)
+		want("the handle's own turns, and a cost", true)
 		mustTurns(t, other, "e")
-		want("somebody else's turn", false)
+		want("another handle's turn", false)
 		mustBe(t, s, "head", "a", "b", "c", "d", "e")
 		want("read again", true)
 		m, err := other.PlanRewind(t.Context(), "#1", "")
 		mustMove(t, other, m, err)
-		want("somebody else's rewind", false)
+		want("another handle's rewind", false)
 		_, err = s.Update(t.Context(), projector.MoveTypes(), func(now *projector.Outline) ([]events.Payload, error) {
 			return []events.Payload{&events.ThreadTruncated{Lengths: map[string]int{events.MainThread: 0}, Reason: "clear"}}, nil
 		})
 		must(t, err)
-		want("its own decision on what was there", true)
+		want("the handle's own decision", true)
 	})
 }

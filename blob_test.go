@@ -21,11 +21,11 @@ func mustBlob(t *testing.T, st *tally.Store, content []byte) (sum string) {
 	}
 	sum, ok := events.ParseBlobRef(ref)
 	if !ok {
-		t.Fatalf("%q is no reference", ref)
+		t.Fatalf("PutBlob returned %q, want a reference to a blob", ref)
 	}
 	got, err := st.Blob(t.Context(), sum)
 	if err != nil || !bytes.Equal(got, content) {
-		t.Fatalf("%d bytes, %v", len(got), err)
+		t.Fatalf("blob has %d bytes, %v, want %d", len(got), err, len(content))
 	}
 	return sum
 }
@@ -47,11 +47,11 @@ func TestPutBlob(t *testing.T) {
 		before := head()
 		sum := mustBlob(t, st, content)
 		if n := head() - before; n != parts {
-			t.Errorf("%d bytes are %d records, want %d", size, n, parts)
+			t.Errorf("%d bytes were stored in %d records, want %d", size, n, parts)
 		}
 		before = head()
 		if mustBlob(t, st, content) != sum || head() != before {
-			t.Errorf("%d bytes are stored twice", size)
+			t.Errorf("equal content of %d bytes was stored again", size)
 		}
 		doc := events.Document("", events.KindBlob, sum)
 		for range 2 {
@@ -63,15 +63,15 @@ func TestPutBlob(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := st.Blob(t.Context(), sum); err == nil {
-				t.Error("what was purged can be read")
+				t.Error("a purged blob can be read")
 			}
 			mustBlob(t, st, content)
 		}
 	}
 }
 
-// A turn that no event can hold is kept by reference and shown byte for byte; one
-// beyond the bound is refused, and nothing of its append is written.
+// A turn that exceeds an event's data is kept by reference and read byte for byte. If data exceed MaxValue, or an event
+// is invalid, the whole append is refused and no blob is written.
 func TestLargeTurns(t *testing.T) {
 	testkit.NotUnderRace(t)
 	st := storetest.Memory(t, tally.Config{MaxValue: 10 << 20})
@@ -92,26 +92,26 @@ func TestLargeTurns(t *testing.T) {
 	}
 	_, err = s.AppendTurns(t.Context(), "main", json.RawMessage(`"`+strings.Repeat("x", 10<<20)+`"`))
 	if !invalid(err) {
-		t.Errorf("too large: %v", err)
+		t.Errorf("turn beyond MaxValue: got %v, want an *InvalidError", err)
 	}
-	// One large and valid, one wrong: nothing is written, no blob either.
+	// A large valid event with an invalid one: nothing is written, no blob either.
 	good := mustEvent(t, s, &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: json.RawMessage(`"` + strings.Repeat("y", 9<<20) + `"`)}}})
 	bad := mustEvent(t, s, cost)
 	bad.Data = []byte(`{"model":7}`)
 	if _, err := st.Append(t.Context(), s.Subject(), log.Any, good, bad); !invalid(err) {
-		t.Errorf("one is wrong: %v", err)
+		t.Errorf("with an invalid event: got %v, want an *InvalidError", err)
 	}
 	bad.Data = append([]byte(`{"model":7}`), bytes.Repeat([]byte(" "), 9<<20)...)
 	if _, err := st.Append(t.Context(), s.Subject(), log.Any, good, bad); !invalid(err) {
-		t.Errorf("a large one is wrong: %v", err)
+		t.Errorf("with a large invalid event: got %v, want an *InvalidError", err)
 	}
 	if now, err := st.Log.Head(t.Context()); err != nil || now != head {
-		t.Errorf("%d records were written, %v", now-head, err)
+		t.Errorf("refused appends wrote %d records, %v", now-head, err)
 	}
 	// The same event again is known by its identity.
 	good.ID = "good"
 	first := mustAppend(t, st, s, log.Any, good)
 	if again := mustAppend(t, st, s, log.Any, good); again.First != first.First || !again.Duplicate {
-		t.Errorf("%+v, then %+v", first, again)
+		t.Errorf("append: got %+v, repeated %+v, want a duplicate", first, again)
 	}
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/tallylog/tally/log/memlog"
 )
 
-// sharedMem outlives the logs on it.
+// sharedMem is a backend that a log does not close.
 type sharedMem struct{ *memlog.Backend }
 
 func (sharedMem) Close() error { return nil }
 
-// Every owner dates records by its own clock. A record of one whose clock was ahead ends
-// nothing for the next ones; a store at rest goes by its newest record.
+// Each owner dates records by its own clock. If the clock of an earlier owner was ahead by more than ClockBound, its
+// records end no document or lease for the next owners. In a store without new records nothing ends.
 func TestLogTime(t *testing.T) {
 	start := time.Now().Truncate(time.Second)
-	owner, own := start, start // what dates records, and this process
+	owner, own := start, start // clocks of the owner, which dates records, and of this process
 	mem := memlog.New(memlog.Config{Now: func() time.Time { return owner }})
 	said := new(bytes.Buffer)
 	begin := func() *tally.Store {
@@ -65,10 +65,10 @@ func TestLogTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("B-09 a store at rest", func(t *testing.T) {
-		own = start.Add(48 * time.Hour) // a reader that is ahead, and a rest of two days
+		own = start.Add(48 * time.Hour) // the reader's clock is two days ahead
 		owner = own
 		if st := begin(); !found(st) || holder(st) != "ann" {
-			t.Error("what nobody dated is over")
+			t.Error("the document or its lease ended in a store without new records")
 		}
 		own, owner = start, start
 	})
@@ -77,31 +77,31 @@ func TestLogTime(t *testing.T) {
 		over  bool
 	}{{tally.ClockBound - time.Second, true}, {tally.ClockBound, true}, {tally.ClockBound + time.Second, false}, {48 * time.Hour, false}} {
 		t.Run("B-09 an owner that is ahead by "+c.ahead.String(), func(t *testing.T) {
-			now := start.Add(24*time.Hour + time.Second - c.ahead) // the record is dated a second after the end
+			now := start.Add(24*time.Hour + time.Second - c.ahead) // by the owner's clock, the record comes a second after the end
 			owner, own = now.Add(c.ahead), now.Add(c.ahead)
 			wrong := begin()
 			write(wrong, "other", time.Time{})
 			if found(wrong) {
-				t.Error("by its own clock it is over")
+				t.Error("the document exists after its end by the owner's clock")
 			}
 			owner, own = now, now // the next owner
 			said.Reset()
 			for _, st := range []*tally.Store{begin(), wrong} {
 				if found(st) == c.over {
-					t.Errorf("over: %v", !c.over)
+					t.Errorf("the document has expired: %v, want %v", !c.over, c.over)
 				}
 			}
 			if warned := strings.Contains(said.String(), "ahead of the clock"); warned == c.over {
-				t.Errorf("it says %q", said)
+				t.Errorf("warnings %q, want one: %v", said, !c.over)
 			}
-			own = start.Add(-time.Hour) // a reader that is behind asks the owner's clock
+			own = start.Add(-time.Hour) // a reader whose clock is behind asks for the owner's
 			if found(begin()) == c.over {
-				t.Error("a reader's clock decides")
+				t.Error("the clock of a reader decided whether the document has expired")
 			}
 			own = now
-			write(begin(), "other", time.Time{}) // and with a record both agree
+			write(begin(), "other", time.Time{}) // with a new record both clocks agree
 			if st := begin(); found(st) != now.Before(start.Add(24*time.Hour)) {
-				t.Error("a record of the next owner does not count")
+				t.Error("a record of the next owner did not set the log's time")
 			}
 		})
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit/storetest"
 )
 
-// Costs are of runs of any kind; two kinds may have a run of one id.
+// Costs may be of runs of any kind. Runs of two kinds with the same id have separate costs.
 func TestCosts(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		s := st.Session("s")
@@ -20,23 +20,23 @@ func TestCosts(t *testing.T) {
 				rec, err := st.Log.Record(t.Context(), ack.First)
 				must(t, err)
 				if ids[rec.ID] = true; rec.Source != "urn:tally:cost" {
-					t.Errorf("source %q", rec.Source)
+					t.Errorf("got source %q, want urn:tally:cost", rec.Source)
 				}
 			}
 		}
-		// events.DerivedID("cost", "s", "r", "m", "run", ""), as stores have it since there were panels
+		// events.DerivedID("cost", "s", "r", "m", "run", ""): the ids of panels in existing stores have no kind
 		if len(ids) != 3 || !ids["e25aAsv9V86L8dlp6eY1p9Es"] {
-			t.Errorf("%v", ids)
+			t.Errorf("got ids %v, want 3 with e25aAsv9V86L8dlp6eY1p9Es", ids)
 		}
 		_, err := s.AddCost(t.Context(), tally.Cost{Model: "m", USD: "0.05"})
 		must(t, err)
 		costs, err := s.Costs(t.Context())
 		must(t, err)
 		if spent := costs.Spent; spent.Total.USD != "0.35" || len(spent.Runs) != 3 || spent.Runs[events.RunRef{Kind: "tally", ID: "r"}].USD != "0.1" {
-			t.Errorf("%+v", spent)
+			t.Errorf("got costs %+v, want 0.35 in 3 runs", spent)
 		}
 		if costs, err := st.Session("nobody").Costs(t.Context()); err != nil || costs.Spent.Total.Events != 0 {
-			t.Errorf("%+v, %v", costs, err)
+			t.Errorf("costs of a missing session: got %+v, %v, want none", costs, err)
 		}
 	})
 }
@@ -56,12 +56,12 @@ func TestCostsOfAResponse(t *testing.T) {
 		costs, err := s.Costs(t.Context())
 		must(t, err)
 		if all := costs.Spent; all.Total.USD != "1.3" || all.Total.Events != 2 || all.Runs[run].USD != "0.3" {
-			t.Errorf("%+v", all)
+			t.Errorf("got costs %+v, want 1.3 in 2 events", all)
 		}
 		now, err := s.Load(t.Context(), "")
 		must(t, err)
 		if list := now.Ledger.Superseded; len(list) != 2 || list[0].USD != "0.1" || list[1].USD != "0.2" {
-			t.Errorf("superseded: %+v", list)
+			t.Errorf("superseded costs: got %+v, want 0.1 and 0.2", list)
 		}
 	})
 }

@@ -40,18 +40,18 @@ func mustSave(t *testing.T, d *tally.Documents, kind, id string, w tally.Write) 
 	return rev
 }
 
-// mustHold checks what a document holds now; "" is that it is not there.
+// mustHold checks the current content of a document; "" means that it does not exist.
 func mustHold(t *testing.T, d *tally.Documents, kind, id, want string) {
 	t.Helper()
 	doc, err := d.Read(t.Context(), kind, id)
 	if want == "" {
 		if !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("%s/%s: %v, want not found", kind, id, err)
+			t.Errorf("%s/%s: got %v, want ErrNotFound", kind, id, err)
 		}
 		return
 	}
 	if err != nil || string(doc.Data) != want {
-		t.Errorf("%s/%s: %v, %v, want %q", kind, id, doc, err, want)
+		t.Errorf("%s/%s: got %v, %v, want %q", kind, id, doc, err, want)
 	}
 }
 
@@ -60,7 +60,7 @@ func sum(data []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// What stores of documents are asked for, on every backend.
+// The acceptance lines of documents hold on every backend.
 func TestDocuments(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		d := st.Documents()
@@ -83,12 +83,12 @@ func TestDocuments(t *testing.T) {
 	})
 }
 
-// The documents among the five roles: a spec, an agent's node, a workflow's template. Each
-// is created, read and updated, and says so if it is there, not there, or has moved on.
+// Documents of three kinds are created, read and updated. Each call reports whether the document exists already, is
+// missing, or has another revision than expected.
 func createReadUpdate(t *testing.T, d *tally.Documents) {
 	for kind, content := range map[string]string{"doc": "# Spec\n", "agent": "---\nstate: idle\n---\n", "workflow": `{"states":["a","b"]}`} {
 		if _, err := d.Read(t.Context(), kind, "one"); !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("%s: read before it is there: %v", kind, err)
+			t.Errorf("%s: read before it exists: got %v, want ErrNotFound", kind, err)
 		}
 		w := tally.Write{Data: []byte(content), ContentType: "text/x-test", Title: "One", Attributes: map[string]string{"a": "1"}, Owner: "me", Layer: "project",
 			Links: []events.Link{{Rel: "see", To: "session/s"}}, ExpiresAt: time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -98,22 +98,22 @@ func createReadUpdate(t *testing.T, d *tally.Documents) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(rev, doc.Revision); diff != "" {
-			t.Errorf("%s: what was written and what is read (-wrote +read):\n%s", kind, diff)
+			t.Errorf("%s: revision (-written +read):\n%s", kind, diff)
 		}
 		want := events.DocMeta{Title: "One", Attributes: w.Attributes, Owner: "me", Layer: "project", Links: w.Links, ExpiresAt: "2999-01-01T00:00:00.000Z"}
 		if diff := cmp.Diff(want, doc.Meta); diff != "" || doc.ContentType != "text/x-test" || string(doc.Data) != content || doc.Subject != events.Document("default", kind, "one") {
-			t.Errorf("%s: %+v\n%s", kind, doc, diff)
+			t.Errorf("%s: got %+v; meta (-want +got):\n%s", kind, doc, diff)
 		}
 		next, err := d.Update(t.Context(), kind, "one", rev.Offset, text("next"))
 		if err != nil || next.Meta.Base != rev.Offset || next.Offset <= rev.Offset {
-			t.Errorf("%s: %+v, %v", kind, next, err)
+			t.Errorf("%s: update: got %+v, %v, want base %v", kind, next, err, rev.Offset)
 		}
 		mustHold(t, d, kind, "one", "next")
 		if doc, err := d.Read(t.Context(), kind, "one"); err != nil || doc.Meta.Title != "" {
-			t.Errorf("%s: a revision has what the one before said: %+v, %v", kind, doc, err)
+			t.Errorf("%s: got %+v, %v, want no title of the revision before", kind, doc, err)
 		}
 		if _, err := d.Create(t.Context(), kind, "one", w); !errors.Is(err, tally.ErrExists) {
-			t.Errorf("%s: created twice: %v", kind, err)
+			t.Errorf("%s: created twice: got %v, want ErrExists", kind, err)
 		}
 		mustConflict(t, kind, func() error { _, err := d.Update(t.Context(), kind, "one", rev.Offset, w); return err }, next.Offset, sum([]byte("next")))
 	}
@@ -132,7 +132,7 @@ func sameIDTwoKinds(t *testing.T, d *tally.Documents) {
 
 func existsAndNotFound(t *testing.T, d *tally.Documents) {
 	ctx := t.Context()
-	missing := func(what string) {
+	mustMiss := func(what string) {
 		t.Helper()
 		_, read := d.Read(ctx, "doc", "d06")
 		_, update := d.Update(ctx, "doc", "d06", 1, text("x"))
@@ -142,35 +142,35 @@ func existsAndNotFound(t *testing.T, d *tally.Documents) {
 		_, links := d.Links(ctx, "doc", "d06")
 		for i, err := range []error{read, update, based, deleted, renamed, links} {
 			if !errors.Is(err, tally.ErrNotFound) {
-				t.Errorf("%s, call %d: %v", what, i, err)
+				t.Errorf("%s, call %d: got %v, want ErrNotFound", what, i, err)
 			}
 		}
 	}
-	missing("never written")
+	mustMiss("never written")
 	if _, err := d.History(ctx, "doc", "d06", 0, 0); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("history of nothing: %v", err)
+		t.Errorf("history of a missing document: got %v, want ErrNotFound", err)
 	}
 	if err := d.Purge(ctx, "doc", "d06"); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("purge of nothing: %v", err)
+		t.Errorf("purge of a missing document: got %v, want ErrNotFound", err)
 	}
 	rev := mustCreate(t, d, "doc", "d06", text("x"))
 	if _, err := d.Create(ctx, "doc", "d06", text("y")); !errors.Is(err, tally.ErrExists) {
-		t.Errorf("twice: %v", err)
+		t.Errorf("created twice: got %v, want ErrExists", err)
 	}
 	ack, err := d.Delete(ctx, "doc", "d06", rev.Offset, "done")
 	if err != nil {
 		t.Fatal(err)
 	}
-	missing("deleted")
+	mustMiss("deleted")
 	if _, err := d.Update(ctx, "doc", "d06", ack.Last, text("y")); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("update of a deletion: %v", err)
+		t.Errorf("update of a deletion: got %v, want ErrNotFound", err)
 	}
 	mustCreate(t, d, "doc", "d06", text("again"))
 	mustHold(t, d, "doc", "d06", "again")
 	if err := d.Purge(ctx, "doc", "d06"); err != nil {
 		t.Fatal(err)
 	}
-	missing("purged")
+	mustMiss("purged")
 	mustCreate(t, d, "doc", "d06", text("once more"))
 	mustHold(t, d, "doc", "d06", "once more")
 }
@@ -184,11 +184,11 @@ func saveIsUpsert(t *testing.T, d *tally.Documents) {
 	mustConflict(t, "stale delete", func() error { _, err := d.Delete(t.Context(), "doc", "d07", first.Offset, ""); return err }, second.Offset, sum([]byte("2")))
 	mustHold(t, d, "doc", "d07", "2")
 	if list, err := d.History(t.Context(), "doc", "d07", 0, 0); err != nil || len(list) != 2 {
-		t.Errorf("a refused write left something: %v, %v", list, err)
+		t.Errorf("history after refused writes: got %v, %v, want 2 revisions", list, err)
 	}
 	stale.Base = second.Offset
 	if rev := mustSave(t, d, "doc", "d07", stale); rev.Meta.Base != second.Offset {
-		t.Errorf("%+v", rev)
+		t.Errorf("got %+v, want base %v", rev, second.Offset)
 	}
 	mustHold(t, d, "doc", "d07", "3")
 }
@@ -217,7 +217,7 @@ func bytesAsTheyWere(t *testing.T, st *tally.Store) {
 		rev := mustCreate(t, d, "file", id, w)
 		doc, err := d.Read(t.Context(), "file", id)
 		if err != nil || !bytes.Equal(doc.Data, c.data) || doc.Data == nil {
-			t.Errorf("%s: %d bytes, %v", name, len(doc.Data), err)
+			t.Errorf("%s: read %d bytes, %v, want the %d written", name, len(doc.Data), err, len(c.data))
 			continue
 		}
 		typ := c.typ
@@ -225,21 +225,21 @@ func bytesAsTheyWere(t *testing.T, st *tally.Store) {
 			typ = "application/octet-stream"
 		}
 		if doc.ContentType != typ || doc.Size != len(c.data) {
-			t.Errorf("%s: %+v", name, doc.Revision)
+			t.Errorf("%s: got %+v, want type %q and size %d", name, doc.Revision, typ, len(c.data))
 		}
 		if want := (tally.Direct{Offset: rev.Offset, SHA256: sum(c.data)}); doc.Direct != want {
-			t.Errorf("%s: %+v, want %+v", name, doc.Direct, want)
+			t.Errorf("%s: got Direct %+v, want %+v", name, doc.Direct, want)
 		}
 		rec, err := st.Log.Record(t.Context(), doc.Direct.Offset)
 		if err == nil {
 			rec, err = projector.Resolve(t.Context(), st.Log, rec, 1<<30)
 		}
 		if err != nil || sum(rec.Data) != doc.Direct.SHA256 {
-			t.Errorf("%s: the record has other bytes, %v", name, err)
+			t.Errorf("%s: the record at Direct.Offset has other bytes, %v", name, err)
 		}
 		again, err := d.ReadAt(t.Context(), "file", id, "#1")
 		if err != nil || !bytes.Equal(again.Data, c.data) || again.Direct != doc.Direct {
-			t.Errorf("%s, as of #1: %v", name, err)
+			t.Errorf("%s, as of #1: got other content or Direct, %v", name, err)
 		}
 	}
 }
@@ -256,13 +256,13 @@ func nothingFailsSilently(t *testing.T, d *tally.Documents) {
 		tx := d.Tx(ctx, func(tx *tally.Tx) error { return tx.Save(ctx, "doc", "d35", w) })
 		for i, err := range []error{create, update, save, tx} {
 			if !invalid(err) && !errors.Is(err, log.ErrTooLarge) {
-				t.Errorf("%s, call %d: %v", name, i, err)
+				t.Errorf("%s, call %d: got %v, want an *InvalidError or ErrTooLarge", name, i, err)
 			}
 		}
 	}
 	bad("media type", tally.Write{ContentType: "text/plain\r\nX: y"})
 	bad("link", tally.Write{Links: []events.Link{{Rel: "see", To: "nowhere"}}})
-	bad("link to a session by the wrong door", tally.Write{Links: []events.Link{{Rel: "see", To: "document/session/s"}}})
+	bad("link to a session as a document", tally.Write{Links: []events.Link{{Rel: "see", To: "document/session/s"}}})
 	bad("owner", tally.Write{Owner: "\xff"})
 	bad("title", tally.Write{Title: "\xff"})
 	bad("attribute", tally.Write{Attributes: map[string]string{"a": "\xff"}})
@@ -275,17 +275,17 @@ func nothingFailsSilently(t *testing.T, d *tally.Documents) {
 	_, longer := d.Rename(ctx, "doc", "d35", 0, strings.Repeat("x", 513))
 	for i, err := range []error{base, reason, same, longer} {
 		if !invalid(err) {
-			t.Errorf("%d: %v", i, err)
+			t.Errorf("call %d: got %v, want an *InvalidError", i, err)
 		}
 	}
 	mustHold(t, d, "doc", "d35", "x")
 	mustHold(t, d, "doc", "d35 new", "")
 	if list, err := d.History(ctx, "doc", "d35", 0, 0); err != nil || len(list) != 1 {
-		t.Errorf("a refused write left something: %v, %v", list, err)
+		t.Errorf("history after refused writes: got %v, %v, want 1 revision", list, err)
 	}
 }
 
-// Ids are bytes: they come back whole, or are refused.
+// Ids may be any bytes: each is stored unchanged or refused.
 func badInput(t *testing.T, st *tally.Store) {
 	ctx, d := t.Context(), st.Documents()
 	for _, id := range []string{"..", "a/../b", "/", "a//b", strings.Repeat("x", 512), "line\nbreak", "\u202egnp.exe", "\u200f", " ", "\x00", "\xff\xfe", "é", "e\u0301", "=2E", "@5", "#1", "*", ">"} {
@@ -294,7 +294,7 @@ func badInput(t *testing.T, st *tally.Store) {
 	}
 	list, _, err := d.List(ctx, projector.DocumentQuery{Kind: "odd"})
 	if err != nil || len(list) != 18 {
-		t.Errorf("%d are listed, %v", len(list), err)
+		t.Errorf("%d documents are listed, %v, want 18", len(list), err)
 	}
 	for _, l := range list {
 		mustHold(t, d, "odd", l.Subject.ID, l.Subject.ID)
@@ -307,19 +307,19 @@ func badInput(t *testing.T, st *tally.Store) {
 		tx := d.Tx(ctx, func(tx *tally.Tx) error { return tx.Save(ctx, c[0], c[1], text("x")) })
 		for i, err := range []error{create, read, history, lease, tx, d.Purge(ctx, c[0], c[1])} {
 			if !invalid(err) {
-				t.Errorf("%q, call %d: %v", c, i, err)
+				t.Errorf("%q, call %d: got %v, want an *InvalidError", c, i, err)
 			}
 		}
 	}
 }
 
 func largeInput(t *testing.T, d *tally.Documents) {
-	testkit.NotUnderRace(t) // the large content of D-11 and D-65 is written there
+	testkit.NotUnderRace(t) // D-11 and D-65 write large content under the detector
 	large := bytes.Repeat([]byte{0xfe}, 64<<20)
 	rev := mustCreate(t, d, "odd", "large", tally.Write{Data: large})
 	doc, err := d.Read(t.Context(), "odd", "large")
 	if err != nil || !bytes.Equal(doc.Data, large) || doc.Offset != rev.Offset {
-		t.Errorf("64 MiB: %v", err)
+		t.Errorf("64 MiB: got other content, %v", err)
 	}
 }
 
@@ -335,16 +335,16 @@ func TestDirect(t *testing.T) {
 			}
 			d, err := st.Documents().Read(t.Context(), "doc", "x")
 			if err != nil || d.Direct != (tally.Direct{Offset: rev.Offset, SHA256: hex.EncodeToString(sum[:])}) || !bytes.Equal(d.Data, data) {
-				t.Fatalf("%+v, %v", d, err)
+				t.Fatalf("got %+v, %v, want the written content with its Direct", d, err)
 			}
 			for shown, want := range map[string]bool{string(data): true, "a\n\xff\x00 b  ": false, strings.ToValidUTF8(string(data), "?"): false, "": false} {
 				if d.Direct.Is([]byte(shown)) != want {
-					t.Errorf("%q is direct: %v", shown, !want)
+					t.Errorf("Is(%q) is %v, want %v", shown, !want, want)
 				}
 			}
 			past, err := st.Documents().ReadAt(t.Context(), "doc", "x", rev.Offset.String())
 			if err != nil || past.Direct != d.Direct {
-				t.Errorf("by its offset: %+v, %v", past, err)
+				t.Errorf("as of its offset: got %+v, %v, want the same Direct", past, err)
 			}
 			err = st.Documents().Tx(t.Context(), func(tx *tally.Tx) error {
 				if err := tx.Save(t.Context(), "doc", "x", tally.Write{Data: []byte("new")}); err != nil {
@@ -352,7 +352,7 @@ func TestDirect(t *testing.T) {
 				}
 				d, err := tx.Read(t.Context(), "doc", "x")
 				if err == nil && d.Direct.Is(d.Data) {
-					t.Error("what is not stored yet is direct")
+					t.Error("Is is true for content that is not stored yet")
 				}
 				return err
 			})

@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// What nobody acknowledged is sent again, and is there once.
+// An append without an answer is sent again and stored once.
 func TestFaults(t *testing.T) {
 	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {
 		ctx, s, turn := t.Context(), st.Session("s"), json.RawMessage(`"x"`)
@@ -56,13 +56,12 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// A store that nothing reaches is not asked for ever, and not at all once the caller
-// has gone.
+// If no answer comes, an append ends after a number of tries, and at once when its context has ended.
 func TestOutcomeUnknown(t *testing.T) {
 	tries := 0
 	st := storetest.Faulty(t, func() logtest.Fault { tries++; return logtest.Dropped })
 	if _, err := st.Session("s").AppendTurns(t.Context(), "main", json.RawMessage(`1`)); !errors.Is(err, log.ErrUnknown) || tries != 8 {
-		t.Errorf("%v after %d tries", err, tries)
+		t.Errorf("got %v after %d tries, want ErrUnknown after 8", err, tries)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	tries = 0
@@ -73,7 +72,7 @@ func TestOutcomeUnknown(t *testing.T) {
 		return logtest.Dropped
 	})
 	if _, err := st.Session("s").AppendTurns(ctx, "main", json.RawMessage(`1`)); !errors.Is(err, log.ErrUnknown) || tries != 2 {
-		t.Errorf("%v after %d tries", err, tries)
+		t.Errorf("cancelled: got %v after %d tries, want ErrUnknown after 2", err, tries)
 	}
 }
 
@@ -86,7 +85,7 @@ func TestBehindAConflict(t *testing.T) {
 			other := st.Log.AppendAsync(t.Context(), s.Subject(), log.At(0), mustEvent(t, s, cost))
 			mustTurns(t, s, "turn")
 			if _, err := other.Wait(t.Context()); !errors.Is(err, log.ErrConflict) {
-				t.Fatalf("%d: %v", i, err)
+				t.Fatalf("round %d: got %v, want ErrConflict", i, err)
 			}
 		}
 	})

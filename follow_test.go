@@ -9,8 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit/storetest"
 )
 
-// A session is followed from where one is, also before it exists, and nothing of another
-// session is in it.
+// Follow yields the records of one session after an offset, also if the session does not exist yet.
 func TestSessionFollow(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	s := st.Session("followed")
@@ -45,11 +44,11 @@ func TestSessionFollow(t *testing.T) {
 	}
 	stop()
 	if at, more := <-seen; more {
-		t.Errorf("%v came behind the end", at)
+		t.Errorf("Follow yielded %v after its context ended", at)
 	}
 	for rec, err := range s.Follow(t.Context(), first) {
 		if err != nil || rec.Offset != second {
-			t.Errorf("behind %v is %v, %v, want %v", first, rec.Offset, err, second)
+			t.Errorf("Follow after %v yielded %v, %v, want %v", first, rec.Offset, err, second)
 		}
 		break
 	}

@@ -35,17 +35,17 @@ func historyAndAsOf(t *testing.T, d *tally.Documents) {
 	} {
 		doc, err := d.ReadAt(ctx, "doc", "d33", position)
 		if want == "" && !errors.Is(err, tally.ErrNotFound) || want != "" && (err != nil || string(doc.Data) != want) {
-			t.Errorf("at %q: %v, %v, want %q", position, doc, err, want)
+			t.Errorf("at %q: got %v, %v, want %q", position, doc, err, want)
 		}
 	}
 	for _, position := range []string{"main#1", "#0", "nonsense", "@x"} {
 		if _, err := d.ReadAt(ctx, "doc", "d33", position); !invalid(err) {
-			t.Errorf("at %q: %v", position, err)
+			t.Errorf("at %q: got %v, want an *InvalidError", position, err)
 		}
 	}
 	all, err := d.History(ctx, "doc", "d33", 0, 0)
 	if err != nil || len(all) != 7 || all[0].Offset != last.Offset || !all[1].Deleted || all[1].Reason != "done" || all[6].Offset != revs[0].Offset {
-		t.Fatalf("%+v, %v", all, err)
+		t.Fatalf("history: got %+v, %v, want 7 revisions with the deletion", all, err)
 	}
 	var paged []tally.Change
 	for below := events.Offset(0); ; below = paged[len(paged)-1].Offset {
@@ -58,12 +58,12 @@ func historyAndAsOf(t *testing.T, d *tally.Documents) {
 		}
 	}
 	if len(paged) != len(all) {
-		t.Errorf("%d revisions by pages, %d at once", len(paged), len(all))
+		t.Errorf("%d revisions by pages, want %d", len(paged), len(all))
 	}
 	for i, c := range all {
 		doc, err := c.Read(ctx)
 		if c.Deleted != errors.Is(err, tally.ErrNotFound) || err == nil && string(doc.Data) != fmt.Sprint("text ", 7-i) {
-			t.Errorf("%d: %v, %v", i, doc, err)
+			t.Errorf("change %d: got %v, %v", i, doc, err)
 		}
 	}
 }
@@ -77,8 +77,7 @@ func mustHistory(t *testing.T, d *tally.Documents, kind, id string) []tally.Chan
 	return list
 }
 
-// A document is there until the log's time says that it expired, whatever the clock of this
-// machine says.
+// A document expires by the log's time. The clock of this machine does not matter.
 func TestDocumentExpires(t *testing.T) {
 	now := time.Date(2026, 8, 22, 10, 0, 0, 0, time.UTC)
 	l := logtest.OpenOn(t, memlog.New(memlog.Config{Now: func() time.Time { return now }}), log.Config{})
@@ -90,10 +89,10 @@ func TestDocumentExpires(t *testing.T) {
 	w := text("soon gone")
 	w.ExpiresAt = now.Add(time.Hour)
 	rev := mustCreate(t, d, "doc", "x", w)
-	now = now.Add(365 * 24 * time.Hour) // a clock that is set takes nothing away
+	now = now.Add(365 * 24 * time.Hour) // the clock alone does not make the document expire
 	mustHold(t, d, "doc", "x", "soon gone")
 	if list, _, err := d.List(ctx, projector.DocumentQuery{}); err != nil || len(list) != 1 {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("list before the expiry: got %v, %v, want 1 document", list, err)
 	}
 	now = rev2time(rev).Add(59 * time.Minute)
 	mustSave(t, d, "doc", "y", text("before"))
@@ -102,18 +101,18 @@ func TestDocumentExpires(t *testing.T) {
 	mustSave(t, d, "doc", "y", text("then"))
 	mustHold(t, d, "doc", "x", "")
 	if list, _, err := d.List(ctx, projector.DocumentQuery{}); err != nil || len(list) != 1 || list[0].Subject.ID != "y" {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("list after the expiry: got %v, %v, want y", list, err)
 	}
 	_, update := d.Update(ctx, "doc", "x", rev.Offset, text("late"))
 	_, deletion := d.Delete(ctx, "doc", "x", rev.Offset, "")
 	tx := d.Tx(ctx, func(tx *tally.Tx) error { _, err := tx.Read(ctx, "doc", "x"); return err })
 	for i, err := range []error{update, deletion, tx} {
 		if !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("call %d: %v", i, err)
+			t.Errorf("call %d on an expired document: got %v, want ErrNotFound", i, err)
 		}
 	}
 	if doc, err := d.ReadAt(ctx, "doc", "x", rev.Offset.String()); err != nil || string(doc.Data) != "soon gone" {
-		t.Errorf("as it was: %v, %v", doc, err)
+		t.Errorf("as of its revision: got %v, %v, want the content", doc, err)
 	}
 	mustCreate(t, d, "doc", "x", text("again"))
 	mustHold(t, d, "doc", "x", "again")
@@ -126,7 +125,7 @@ func rev2time(rev projector.Revision) time.Time {
 
 func purges(t *testing.T, st *tally.Store) {
 	if !strings.Contains(t.Name(), "/memory/") {
-		testkit.NotUnderRace(t) // its nine megabytes take half a minute there
+		testkit.NotUnderRace(t) // its nine megabytes take half a minute under the detector
 	}
 	ctx, d := t.Context(), st.Documents()
 	first := mustCreate(t, d, "doc", "secret", text("the password"))
@@ -140,29 +139,29 @@ func purges(t *testing.T, st *tally.Store) {
 	for _, id := range []string{"secret", "harmless"} {
 		mustHold(t, d, "doc", id, "")
 		if list, err := d.History(ctx, "doc", id, 0, 0); !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("%s: %v, %v", id, list, err)
+			t.Errorf("history of purged %s: got %v, %v, want ErrNotFound", id, list, err)
 		}
 		if doc, err := d.ReadAt(ctx, "doc", id, first.Offset.String()); !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("%s: %v, %v", id, doc, err)
+			t.Errorf("read of purged %s: got %v, %v, want ErrNotFound", id, doc, err)
 		}
 	}
 	for _, c := range old {
 		if doc, err := c.Read(ctx); !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("a change that was at hand: %v, %v", doc, err)
+			t.Errorf("read of a change from before the purge: got %v, %v, want ErrNotFound", doc, err)
 		}
 	}
 	if err := d.Purge(ctx, "doc", "harmless"); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("twice: %v", err)
+		t.Errorf("purged twice: got %v, want ErrNotFound", err)
 	}
 	mustCreate(t, d, "doc", "a", text("1"))
 	if _, err := d.Rename(ctx, "doc", "a", 0, "b"); err != nil {
 		t.Fatal(err)
 	}
-	mustCreate(t, d, "doc", "a", text("somebody else's"))
+	mustCreate(t, d, "doc", "a", text("another document"))
 	if err := d.Purge(ctx, "doc", "b"); !errors.Is(err, tally.ErrExists) {
-		t.Errorf("a name in use again: %v", err)
+		t.Errorf("purge while another document has the earlier name: got %v, want ErrExists", err)
 	}
-	mustHold(t, d, "doc", "a", "somebody else's")
+	mustHold(t, d, "doc", "a", "another document")
 	mustHold(t, d, "doc", "b", "1")
 
 	large := bytes.Repeat([]byte("large "), 9<<20/6)
@@ -175,10 +174,10 @@ func purges(t *testing.T, st *tally.Store) {
 		}
 		_, err := st.Blob(ctx, sum(large))
 		if _, gone := errors.AsType[*projector.BlobError](err); gone != (i == 1) || !gone && err != nil {
-			t.Errorf("large content after %q was purged: %v", id, err)
+			t.Errorf("blob after the purge of %q: got %v, want it gone after the second purge", id, err)
 		}
 		if err := d.Purge(ctx, "doc", id); !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("%s twice: %v", id, err)
+			t.Errorf("%s purged twice: got %v, want ErrNotFound", id, err)
 		}
 	}
 	mustCreate(t, d, "doc", "before", tally.Write{Data: large})
@@ -186,17 +185,17 @@ func purges(t *testing.T, st *tally.Store) {
 	if _, err := d.Rename(ctx, "doc", "before", 0, "after"); err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []string{"before", "after"} { // and here the purge was cut short
+	for _, id := range []string{"before", "after"} { // a purge that was cut short
 		erase(t, st, "doc", id, events.ReasonPurged)
 	}
 	if err := d.Purge(ctx, "doc", "after"); err != nil {
-		t.Errorf("what was cut short: %v", err)
+		t.Errorf("repeat of a purge that was cut short: %v", err)
 	}
 	if _, err := st.Blob(ctx, sum(large)); err == nil {
-		t.Error("large content under an earlier name can be read")
+		t.Error("the blob of a purged earlier name can be read")
 	}
 	mustCreate(t, d, "doc", "large", tally.Write{Data: large})
 	if doc, err := d.Read(ctx, "doc", "large"); err != nil || !bytes.Equal(doc.Data, large) {
-		t.Errorf("written again: %v", err)
+		t.Errorf("content written again after its purge: %v", err)
 	}
 }

@@ -32,12 +32,12 @@ func TestKept(t *testing.T) {
 	}
 	first := keep(st)
 	if keep(other) != first || keep(st.Unshown()) != first || made != 1 {
-		t.Errorf("%d values are kept of one type", made)
+		t.Errorf("%d values were made of one type, want 1", made)
 	}
 	if err := st.Close(); err != nil || first.closed != 1 {
-		t.Errorf("closed %d times with the store: %v", first.closed, err)
+		t.Errorf("close of the store: %v, the value was closed %d times, want 1", err, first.closed)
 	}
 	if late := keep(st); late == first || late.closed != 1 {
-		t.Errorf("a value of a closed store is closed %d times", late.closed)
+		t.Errorf("a new value of a closed store was closed %d times, want 1", late.closed)
 	}
 }

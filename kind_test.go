@@ -12,8 +12,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit/storetest"
 )
 
-// A validator refuses with field and reason, and nothing is written. A kind without one
-// takes anything.
+// If the validator of a kind refuses a document, the error has its field and reason and nothing is written. A kind
+// without a validator accepts any content.
 func TestDocumentKinds(t *testing.T) {
 	storetest.EachWith(t, embedded.Options{Kinds: map[string]tally.Kind{
 		"workflow": {Layer: "project", Validate: func(data []byte, contentType string) error {
@@ -40,7 +40,7 @@ func validators(t *testing.T, d *tally.Documents) {
 	good := tally.Write{Data: []byte(`{"states":["a"]}`), ContentType: "application/json"}
 	rev := mustCreate(t, d, "workflow", "w", good)
 	if rev.Meta.Layer != "project" {
-		t.Errorf("%+v", rev)
+		t.Errorf("got %+v, want layer project", rev)
 	}
 	for want, w := range map[string]tally.Write{
 		"invalid contentType: a workflow is JSON": text("x"),
@@ -58,7 +58,7 @@ func validators(t *testing.T, d *tally.Documents) {
 		})
 		for i, err := range []error{create, update, save, tx} {
 			if !invalid(err) || err.Error() != want {
-				t.Errorf("call %d: %v, want %s", i, err, want)
+				t.Errorf("call %d: got %v, want %s", i, err, want)
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func validators(t *testing.T, d *tally.Documents) {
 	mustCreate(t, d, "anything", "goes", text("{"))
 }
 
-// A document of the project does not link into the personal layer.
+// A document of the layer project cannot link to a document or session of the layer personal.
 func layers(t *testing.T, st *tally.Store) {
 	d, ctx := st.Documents(), t.Context()
 	mustCreate(t, d, "diary", "today", text("mine"))
@@ -78,10 +78,10 @@ func layers(t *testing.T, st *tally.Store) {
 	for _, to := range []string{"document/diary/today", "session/private"} {
 		links := []events.Link{{Rel: "see", To: to}}
 		if _, err := d.Create(ctx, "doc", "x", tally.Write{Layer: "project", Links: links}); !invalid(err) || !strings.Contains(err.Error(), "personal") {
-			t.Errorf("%s: %v", to, err)
+			t.Errorf("link from project to personal %s: got %v, want an *InvalidError", to, err)
 		}
 		if _, err := d.Create(ctx, "diary", "to "+to, tally.Write{Links: links}); err != nil {
-			t.Errorf("%s: personal to personal: %v", to, err)
+			t.Errorf("link from personal to personal %s: %v", to, err)
 		}
 	}
 	err := d.Tx(ctx, func(tx *tally.Tx) error {
@@ -91,13 +91,13 @@ func layers(t *testing.T, st *tally.Store) {
 		return tx.Create(ctx, "doc", "x", tally.Write{Layer: "project", Links: []events.Link{{Rel: "see", To: "document/diary/new"}}})
 	})
 	if !invalid(err) {
-		t.Errorf("within a transaction: %v", err)
+		t.Errorf("within a transaction: got %v, want an *InvalidError", err)
 	}
 	if _, err := d.Rename(ctx, "diary", "today", 0, "yesterday"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Create(ctx, "doc", "x", tally.Write{Layer: "project", Links: []events.Link{{Rel: "see", To: "document/diary/today"}}}); !invalid(err) {
-		t.Errorf("by a name of old: %v", err)
+		t.Errorf("link by an earlier name: got %v, want an *InvalidError", err)
 	}
 	mustHold(t, d, "doc", "x", "")
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// owned returns a revision of an owner's document, of a given size.
+// owned returns an event that writes an owner's document of a given size.
 func owned(owner string, size int) events.Event {
 	e := events.Event{Type: events.TypeDocumentWritten, ContentType: "text/plain", Data: []byte(strings.Repeat("x", size))}
 	return e.WithExtension(events.ExtDoc, events.DocMeta{Owner: owner}.String())
 }
 
-// writeAs creates a document.
+// writeAs creates a document of an owner.
 func writeAs(ctx context.Context, st *tally.Store, owner, kind, id string, size int) error {
 	_, err := st.Append(ctx, events.Document(st.Namespace(), kind, id), log.At(0), owned(owner, size))
 	return err
@@ -45,15 +45,16 @@ func erase(t *testing.T, st *tally.Store, kind, id, reason string) {
 	must(t, err)
 }
 
+// refused checks that an error is the given *log.QuotaError.
 func refused(t *testing.T, err error, want log.QuotaError) {
 	t.Helper()
 	have, ok := errors.AsType[*log.QuotaError](err)
 	if !ok || *have != want {
-		t.Errorf("%v, want %v", err, &want)
+		t.Errorf("got %v, want %v", err, &want)
 	}
 }
 
-// limits sets limits for a test where they can be set, and checks the error where they cannot.
+// limits sets limits, and returns false if the store cannot set them.
 func limits(t *testing.T, st *tally.Store, set map[string]int64) (can bool) {
 	t.Helper()
 	for scope, bytes := range set {
@@ -71,8 +72,8 @@ func TestLimits(t *testing.T) {
 	t.Run("D-70 limits hold for many writers at once", func(t *testing.T) { storetest.Each(t, testLimitsTogether) })
 }
 
-// Limits of the store, of an owner and of a kind: Usage shows the use, a warning comes near a limit, a refusal beyond
-// it names scope and numbers, and others are not affected.
+// Usage shows the use of the store, of owners and of kinds, and warns near a limit. An append beyond a limit is refused
+// with scope and numbers. Other owners and kinds are not affected.
 func testLimits(t *testing.T, st *tally.Store) {
 	ctx := t.Context()
 	can := limits(t, st, map[string]int64{"store": 1000, "owner:ann": 100, "kind:note": 50})
@@ -90,32 +91,32 @@ func testLimits(t *testing.T, st *tally.Store) {
 	if diff := cmp.Diff(want, usage); diff != "" {
 		t.Errorf("usage (-want +got):\n%s", diff)
 	}
-	if !can { // a server of others: usage is shown, and nothing is refused
+	if !can { // on a server of others, usage is shown and nothing is refused
 		must(t, writeAs(ctx, st, "ann", "note", "b", 5000))
 		return
 	}
 	if usage[1].Warns() || !usage[4].Warns() {
-		t.Errorf("warnings: %+v", usage)
+		t.Errorf("got warnings %+v, want one for kind:note", usage)
 	}
 	must(t, writeAs(ctx, st, "ann", "doc", "b", 1))
 	refused(t, writeAs(ctx, st, "ann", "doc", "c", 21), log.QuotaError{Scope: "owner:ann", Meter: "live", Limit: 100, Have: 80, Want: 101})
 	refused(t, writeAs(ctx, st, "cid", "note", "c", 1), log.QuotaError{Scope: "kind:note", Meter: "live", Limit: 50, Have: 50, Want: 51})
 	refused(t, writeAs(ctx, st, "cid", "doc", "c", 871), log.QuotaError{Scope: "store", Meter: "live", Limit: 1000, Have: 130, Want: 1001})
 	if _, err := st.Loader().Document(ctx, events.Document("", "doc", "c"), 0); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("what was refused is there: %v", err)
+		t.Errorf("read of a refused document: got %v, want ErrNotFound", err)
 	}
 	must(t, writeAs(ctx, st, "bob", "doc", "b2", 700)) // an owner without a limit
 	usage, err = st.Usage(ctx)
 	must(t, err)
 	if !usage[1].Warns() || !usage[0].Warns() {
-		t.Errorf("80 of 100 and 830 of 1000 are no warning: %+v", usage)
+		t.Errorf("got %+v, want warnings for 80 of 100 and 830 of 1000", usage)
 	}
 	var none *events.InvalidError
 	if err := st.SetLimit(ctx, "owners", 1); !errors.As(err, &none) {
-		t.Errorf("no scope: %v", err)
+		t.Errorf("invalid scope: got %v, want an *InvalidError", err)
 	}
 	if err := st.SetLimit(ctx, "store", -1); !errors.As(err, &none) {
-		t.Errorf("no limit: %v", err)
+		t.Errorf("negative limit: got %v, want an *InvalidError", err)
 	}
 	must(t, st.SetLimit(ctx, "owner:ann", 0))
 	must(t, writeAs(ctx, st, "ann", "doc", "c", 21))
@@ -123,14 +124,14 @@ func testLimits(t *testing.T, st *tally.Store) {
 	must(t, err)
 }
 
-// A limit holds under 64 writers, to the event. Deleting frees space, purging a deleted document frees no more, and
-// other owners are not affected.
+// With 64 concurrent writers, exactly as many documents are stored as the limit allows. Deleting frees space, purging a
+// deleted document frees no more, and other owners are not affected.
 func testLimitsTogether(t *testing.T, st *tally.Store) {
 	const writers, size, fit = 64, 100, 200
 	ctx := t.Context()
 	if !limits(t, st, map[string]int64{"owner:ann": fit*size + size - 1}) {
 		if err := st.SetLimit(ctx, "owner:ann", 1); !errors.Is(err, tally.ErrNoLimits) {
-			t.Errorf("set a limit there: %v", err)
+			t.Errorf("set a limit on a server of others: got %v, want ErrNoLimits", err)
 		}
 		return
 	}
@@ -155,7 +156,7 @@ func testLimitsTogether(t *testing.T, st *tally.Store) {
 	}
 	all.Wait()
 	if stored.Load() != fit || others.Load() != writers*(2*fit/writers) {
-		t.Errorf("%d of ann's are stored, want %d; %d of bob's", stored.Load(), fit, others.Load())
+		t.Errorf("%d documents of ann are stored, want %d; %d of bob, want all", stored.Load(), fit, others.Load())
 	}
 	first := ""
 	for info, err := range st.Subjects(ctx, "doc") {
@@ -198,10 +199,10 @@ func TestLimitsOutlive(t *testing.T) {
 		{Scope: "owner:ann", Documents: 2, Bytes: 101, Limit: 101}, {Scope: "kind:doc", Documents: 3, Bytes: 101 + int64(len(large))}}
 	head, err := st.Log.Head(ctx)
 	must(t, err)
-	for name, from := range map[string]*tally.Store{"the owner": st, "who attached, by the log or the view": attached} {
+	for name, from := range map[string]*tally.Store{"the owner": st, "an attached process, by the log or the view": attached} {
 		have, err := from.Usage(ctx)
 		if diff := cmp.Diff(want, have); err != nil || diff != "" {
-			t.Errorf("%s: %v\n%s", name, err, diff)
+			t.Errorf("usage by %s: %v (-want +got):\n%s", name, err, diff)
 		}
 	}
 	waiting, stop := context.WithTimeout(ctx, 10*time.Second)
@@ -209,7 +210,7 @@ func TestLimitsOutlive(t *testing.T) {
 	must(t, st.Wait(waiting, "catalog", head))
 	have, err := attached.Usage(ctx)
 	if diff := cmp.Diff(want, have); err != nil || diff != "" {
-		t.Errorf("by the view: %v\n%s", err, diff)
+		t.Errorf("usage by the view: %v (-want +got):\n%s", err, diff)
 	}
 	must(t, errors.Join(attached.Close(), st.Close()))
 }

@@ -64,7 +64,7 @@ func TestSessionsLaw(t *testing.T) {
 					got, err := st.SessionList(t.Context(), q)
 					must(t, err)
 					if diff := cmp.Diff(q.Page(all), got); diff != "" {
-						t.Fatalf("after %d steps, %+v:\n%s", i, q, diff)
+						t.Fatalf("after step %d, %+v (-log +catalog):\n%s", i, q, diff)
 					}
 				}
 			}
@@ -84,7 +84,7 @@ func TestSessionsWithoutCatalog(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{
 		Host: tally.Host{Shown: func(_ context.Context, view string, at events.Offset) error {
 			if view != "catalog" || at != 1 {
-				t.Errorf("waited for %s to show %v", view, at)
+				t.Errorf("waited for view %s to show %v, want catalog and 1", view, at)
 			}
 			return shown
 		},
@@ -100,7 +100,7 @@ func TestSessionsWithoutCatalog(t *testing.T) {
 		shown, read = c.shown, c.read
 		list, err := st.Sessions(t.Context(), "")
 		if err != nil || len(list) != 1 || list[0].ID != c.want {
-			t.Errorf("%+v: %v, %v", c, list, err)
+			t.Errorf("%+v: got %v, %v", c, list, err)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func mustBe(t *testing.T, s *tally.Session, position string, want ...string) *pr
 		got = append(got, text)
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%s at %q: %q, want %q", s.ID(), position, got, want)
+		t.Errorf("%s at %q: got %q, want %q", s.ID(), position, got, want)
 	}
 	return state
 }
@@ -58,29 +58,29 @@ func TestMoves(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	s := st.Session("s")
 	if _, err := s.PlanUndo(t.Context()); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("undo of nothing: %v", err)
+		t.Errorf("undo of a missing session: got %v, want ErrNotFound", err)
 	}
 	mustTurns(t, s, "a", "b")
 	mustTurns(t, s, "c")
 	if _, err := s.PlanUndo(t.Context()); !errors.Is(err, projector.ErrNothingToUndo) {
-		t.Errorf("undo: %v", err)
+		t.Errorf("undo without a rewind: got %v, want ErrNothingToUndo", err)
 	}
 	if _, err := s.PlanRedo(t.Context()); !errors.Is(err, projector.ErrNothingToRedo) {
-		t.Errorf("redo: %v", err)
+		t.Errorf("redo without an undo: got %v, want ErrNothingToRedo", err)
 	}
 	if _, err := s.PlanRewind(t.Context(), "start", ""); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("rewind to start: %v", err)
+		t.Errorf("rewind to start: got %v, want ErrNotFound", err)
 	}
 	m, err := s.PlanRewind(t.Context(), "#1", "too far")
 	if err != nil || m.Event.To != 1 || m.Event.Reason != "too far" || m.Basis != 2 || len(m.Leaves) != 1 || m.Leaves[0].Number != 3 || len(m.Returns) != 0 {
-		t.Fatalf("%+v, %v", m, err)
+		t.Fatalf("rewind: got plan %+v, %v, want turn 3 to leave", m, err)
 	}
 	mustBe(t, s, "", "a", "b", "c") // a plan changes nothing
 	mustMove(t, s, m, nil)
 	mustBe(t, s, "", "a", "b")
 	m, err = s.PlanUndo(t.Context())
 	if err != nil || len(m.Leaves) != 0 || len(m.Returns) != 1 || m.Event.Undoes != 3 {
-		t.Fatalf("%+v, %v", m, err)
+		t.Fatalf("undo: got plan %+v, %v, want a turn to return", m, err)
 	}
 	mustMove(t, s, m, nil)
 	mustBe(t, s, "", "a", "b", "c")
@@ -89,8 +89,8 @@ func TestMoves(t *testing.T) {
 	mustBe(t, s, "", "a", "b")
 }
 
-// A rewind to where the threads are what they are now writes nothing, and what undo and
-// redo take back is the rewind before it. Pins are of the threads.
+// A rewind to a position with the same threads as now writes nothing, so undo and redo apply to the rewind before it.
+// Threads with other pins are not the same.
 func TestRewindToWhereOneIs(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		s := st.Session("s")
@@ -100,13 +100,13 @@ func TestRewindToWhereOneIs(t *testing.T) {
 			must(t, err)
 			m, err := s.PlanRewind(t.Context(), position, "no reason")
 			if err != nil || !m.There || len(m.Leaves)+len(m.Returns) > 0 {
-				t.Fatalf("%s: %+v, %v", position, m, err)
+				t.Fatalf("%s: got plan %+v, %v, want There", position, m, err)
 			}
 			if ack, err := s.Move(t.Context(), m); err != nil || ack != (log.Ack{}) {
-				t.Errorf("%s: %+v, %v", position, ack, err)
+				t.Errorf("%s: got ack %+v, %v, want an empty one", position, ack, err)
 			}
 			if head, err := st.Log.Head(t.Context()); err != nil || head != before {
-				t.Errorf("%s wrote: the head was %v and is %v, %v", position, before, head, err)
+				t.Errorf("%s: head was %v and is %v, %v, want no write", position, before, head, err)
 			}
 		}
 		moves := func(position string) {
@@ -114,7 +114,7 @@ func TestRewindToWhereOneIs(t *testing.T) {
 			m, err := s.PlanRewind(t.Context(), position, "")
 			must(t, err)
 			if m.There {
-				t.Errorf("%s is where one is", position)
+				t.Errorf("%s: got There, want a move", position)
 			}
 			mustMove(t, s, m, nil)
 		}
@@ -125,14 +125,14 @@ func TestRewindToWhereOneIs(t *testing.T) {
 		}
 		_, err := s.Append(t.Context(), log.Any, cost) // @3
 		must(t, err)
-		stays("#2") // the cost stays, as ever
+		stays("#2") // a cost does not change the threads
 		moves("#1") // @4
 		for _, position := range []string{"#1", "~0", "@1", "head"} {
 			stays(position)
 		}
 		mustBe(t, s, "", "a")
 		m, err := s.PlanUndo(t.Context())
-		mustMove(t, s, m, err) // of the rewind, not of the move that wrote nothing
+		mustMove(t, s, m, err) // undoes the rewind, not the move that wrote nothing
 		mustBe(t, s, "", "a", "b")
 		stays("@2")
 		m, err = s.PlanRedo(t.Context())
@@ -180,7 +180,7 @@ func TestMovesFollowAModel(t *testing.T) {
 				m, err := s.PlanRewind(t.Context(), fmt.Sprintf("@%d", to), "")
 				must(t, err)
 				if m.There != (states[to] == now()) {
-					rt.Fatalf("at @%d there are%s, now%s: %+v", to, states[to], now(), m)
+					rt.Fatalf("rewind to @%d, with turns%s, from turns%s: got plan %+v", to, states[to], now(), m)
 				}
 				if !m.There {
 					undone = append(undone, now())
@@ -188,7 +188,7 @@ func TestMovesFollowAModel(t *testing.T) {
 				move(m, states[to])
 			case len(undone) == 0:
 				if _, err := s.PlanUndo(t.Context()); !errors.Is(err, projector.ErrNothingToUndo) {
-					rt.Fatalf("nothing was rewound: %v", err)
+					rt.Fatalf("undo without a rewind: got %v, want ErrNothingToUndo", err)
 				}
 			default:
 				m, err := s.PlanUndo(t.Context())
@@ -200,7 +200,7 @@ func TestMovesFollowAModel(t *testing.T) {
 			must(t, err)
 			state := mustBe(t, s, "", strings.Fields(now())...)
 			if int(head) != len(states)-1 || state.Offset() != head {
-				rt.Fatalf("the head is %v, want @%d", head, len(states)-1)
+				rt.Fatalf("head is %v, want @%d", head, len(states)-1)
 			}
 		}
 		if t.Failed() {
@@ -209,8 +209,7 @@ func TestMovesFollowAModel(t *testing.T) {
 	})
 }
 
-// Stores have rewinds that moved no turn: an older program wrote them. They are undone and
-// redone as any other.
+// A stored rewind that moved no turn, as older programs wrote, is undone and redone like any other.
 func TestOldRewindToWhereOneIs(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	s := st.Session("s")
@@ -222,10 +221,10 @@ func TestOldRewindToWhereOneIs(t *testing.T) {
 	}{{s.PlanUndo, 2}, {s.PlanRedo, 3}} {
 		m, err := c.plan(t.Context())
 		if err != nil || m.There || m.Event.Undoes != c.undoes {
-			t.Fatalf("%+v, %v", m, err)
+			t.Fatalf("got plan %+v, %v, want to undo %v", m, err, c.undoes)
 		}
 		if ack := mustMove(t, s, m, nil); ack.Last != c.undoes+1 {
-			t.Errorf("%+v", ack)
+			t.Errorf("got ack %+v, want offset %v", ack, c.undoes+1)
 		}
 	}
 	mustBe(t, s, "", "a")
@@ -242,22 +241,21 @@ func TestStayIsAMove(t *testing.T) {
 	mustMove(t, other, m, err)
 	m, err = s.PlanRewind(t.Context(), "#1", "")
 	if err != nil || !m.There {
-		t.Fatalf("%+v, %v", m, err)
+		t.Fatalf("got plan %+v, %v, want There", m, err)
 	}
 	mustMove(t, s, m, nil)
 	if ack, err := s.AppendTurns(t.Context(), events.MainThread, []byte(`"c"`)); err != nil || ack.Stale {
-		t.Errorf("%+v, %v", ack, err)
+		t.Errorf("append after the move: got %+v, %v, want not stale", ack, err)
 	}
 	m, err = s.PlanRewind(t.Context(), "", "")
 	must(t, err)
 	mustTurns(t, other, "d")
 	if _, err := s.Move(t.Context(), m); !errors.Is(err, log.ErrConflict) {
-		t.Errorf("a turn came in between: %v", err)
+		t.Errorf("a turn came after the plan: got %v, want ErrConflict", err)
 	}
 }
 
-// A turn or a rewind after the plan is a conflict; cost, progress and fields are
-// not.
+// A turn or a rewind after the plan is a conflict. Costs, progress and fields are not.
 func TestMoveConflicts(t *testing.T) {
 	run := events.RunRef{Kind: "panel", ID: "r"}
 	for _, c := range []struct {
@@ -286,10 +284,10 @@ func TestMoveConflicts(t *testing.T) {
 			mustAppend(t, st, s, log.At(2), mustEvent(t, s, c.between))
 			_, err = s.Move(t.Context(), m)
 			if errors.Is(err, log.ErrConflict) != c.conflict || !c.conflict && err != nil {
-				t.Fatalf("move: %v", err)
+				t.Fatalf("move: got %v, want a conflict: %v", err, c.conflict)
 			}
 			if head, err := st.Log.Head(t.Context()); err != nil || (head == 3) != c.conflict {
-				t.Errorf("the head is %v, %v", head, err)
+				t.Errorf("head is %v, %v, want 3 after a conflict, else 4", head, err)
 			}
 		})
 	}
@@ -312,30 +310,30 @@ func TestLateAnswer(t *testing.T) {
 	answer := seen(turn("answer"), 2)
 	answer.ID = "answer"
 	if ack := mustAppend(t, st, s, log.Any, answer); !ack.Stale || ack.Duplicate || ack.First != 4 {
-		t.Errorf("%+v", ack)
+		t.Errorf("late answer: got %+v, want stale at 4", ack)
 	}
 	if ack := mustAppend(t, st, s, log.Any, answer); !ack.Stale || !ack.Duplicate || ack.First != 4 {
-		t.Errorf("again: %+v", ack)
+		t.Errorf("repeated late answer: got %+v, want a stale duplicate at 4", ack)
 	}
 	if ack := mustAppend(t, st, s, log.Any, seen(cost, 2)); !ack.Stale {
-		t.Errorf("%+v", ack)
+		t.Errorf("late cost: got %+v, want stale", ack)
 	}
 	if ack := mustAppend(t, st, s, log.Any, seen(turn("in time"), 5)); ack.Stale {
-		t.Errorf("%+v", ack)
+		t.Errorf("turn with a basis after the rewind: got %+v, want not stale", ack)
 	}
 	if ack := mustAppend(t, st, s, log.Any, seen(turn("of what was never gone"), 1)); ack.Stale {
-		t.Errorf("%+v", ack)
+		t.Errorf("turn with a basis that was not rewound: got %+v, want not stale", ack)
 	}
 	state := mustBe(t, s, "", "a", "in time", "of what was never gone")
 	if stale := state.History.Stale(); !slices.Equal(stale, []events.Offset{4, 5}) {
-		t.Errorf("late: %v", stale)
+		t.Errorf("stale records: got %v, want @4 and @5", stale)
 	}
 	if spent, branch := state.Ledger.Spent(), state.OnBranch(); spent.USD != "0.5" || branch.Events != 0 {
-		t.Errorf("spent %+v, on this branch %+v", spent, branch)
+		t.Errorf("spent %+v, want 0.5; on this branch %+v, want nothing", spent, branch)
 	}
 	gone, err := st.Loader().Gone(t.Context(), state)
 	if err != nil || len(gone) != 2 {
-		t.Errorf("gone: %v, %v", gone, err)
+		t.Errorf("gone turns: got %v, %v, want 2", gone, err)
 	}
 }
 
@@ -351,18 +349,18 @@ func TestFork(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := s.Fork(t.Context(), "", "fork"); !errors.Is(err, tally.ErrExists) {
-		t.Errorf("twice: %v", err)
+		t.Errorf("forked twice: got %v, want ErrExists", err)
 	}
 	mustTurns(t, fork, "b")
 	mustTurns(t, s, "c")
 	state := mustBe(t, fork, "", "a", "b")
 	if l := state.Ledger; l.Kind != events.KindPanel || l.Text("title") != "t" || *l.Fork != (events.Fork{Session: "s", Offset: 2}) || l.Parent != nil {
-		t.Errorf("%+v", l)
+		t.Errorf("got ledger %+v of the fork, want kind and title of its parent", l)
 	}
 	mustBe(t, s, "", "a", "c")
 	for _, position := range []string{"start", "@2", "#1"} { // before its own first record
 		if _, _, err := fork.Fork(t.Context(), position, "another"); !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("fork of a fork at %s: %v", position, err)
+			t.Errorf("fork of a fork at inherited %s: got %v, want ErrNotFound", position, err)
 		}
 	}
 	again, _, err := fork.Fork(t.Context(), "#2", "fork of fork")
@@ -376,12 +374,12 @@ func TestFork(t *testing.T) {
 	mustMove(t, again, m, err)
 	mustBe(t, again, "", "a", "b")
 	if _, _, err := st.Session("nobody").Fork(t.Context(), "", "x"); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("fork of nobody: %v", err)
+		t.Errorf("fork of a missing session: got %v, want ErrNotFound", err)
 	}
 }
 
-// A fork without a name is called after the offset that the position names, does not begin
-// as its parent does, and there may be more than one at a position.
+// A fork without an id is named after the position's offset and its parent. Several forks at a position have different
+// names, none of which begins like the parent's.
 func TestForkNames(t *testing.T) {
 	for parent, names := range map[string][]string{
 		"travel":       {"fork-2-of-travel", "fork-2-2-of-travel", "fork-2-3-of-travel", "fork-3-of-travel"},
@@ -395,14 +393,14 @@ func TestForkNames(t *testing.T) {
 		for i, position := range []string{"#2", "~1", "@2", ""} {
 			fork, _, err := s.Fork(t.Context(), position, "")
 			if err != nil || fork.ID() != names[i] {
-				t.Fatalf("%s at %q: %v, %v", parent, position, fork, err)
+				t.Fatalf("fork of %s at %q: got %v, %v, want %s", parent, position, fork, err, names[i])
 			}
 			mustBe(t, fork, "", []string{"a", "b", "c"}[:2+i/3]...)
 		}
 	}
 }
 
-// The end of a session is read without the rest of it, of a fork as well.
+// Outline reads the end of a session, and of a fork, without the turns before it.
 func TestOutline(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{Snapshots: &snapshot.Mem{}})
 	s := st.Session("s")
@@ -421,7 +419,7 @@ func TestOutline(t *testing.T) {
 		}
 	}
 	if _, err := st.Session("nobody").Outline(t.Context()); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("outline: %v", err)
+		t.Errorf("outline of a missing session: got %v, want ErrNotFound", err)
 	}
 }
 
@@ -452,17 +450,17 @@ func TestKindsThatAreNotRewound(t *testing.T) {
 			_, _, forked := s.Fork(t.Context(), "", "")
 			for what, err := range map[string]error{"plan": planned, "undo": undone, "move": moved, "fork": forked} {
 				if k, ok := errors.AsType[*tally.KindError](err); !ok || k.ID != id || k.Have != kind || k.Want != "" || !strings.Contains(err.Error(), "neither rewound nor forked") {
-					t.Errorf("%s of %s: %v", what, id, err)
+					t.Errorf("%s of %s: got %v, want a *KindError", what, id, err)
 				}
 			}
 			if now := mustBe(t, s, "", "one", "two"); now.Offset() != head {
-				t.Errorf("%s: something was written", id)
+				t.Errorf("%s: a refused call wrote a record", id)
 			}
-			// Who publishes around the handle has no effect.
+			// A rewind that is appended in another way has no effect.
 			_, err := s.Append(t.Context(), log.At(head), &events.SessionRewound{To: head - 1})
 			must(t, err)
 			if now := mustBe(t, s, "", "one", "two"); len(now.Ledger.Rejected) != 1 || now.Ledger.Kind != kind {
-				t.Errorf("%s is %s, void: %v", id, now.Ledger.Kind, now.Ledger.Rejected)
+				t.Errorf("%s: kind %s, rejected %v, want kind %s with the rewind rejected", id, now.Ledger.Kind, now.Ledger.Rejected, kind)
 			}
 		}
 		job := st.Session("job/1")

@@ -18,8 +18,8 @@ var shownMethods = map[string]bool{
 	"Append": true, "AppendBuffered": true, "AppendSeries": true, "AppendAll": true, "AppendAsync": true, "AppendAsyncBuffered": true,
 }
 
-// Each way to append waits for the files of the append, and returns their error with the ack: callers do not take the
-// append for refused, nor repeat it.
+// Each way to append waits until files show the append. If they do not, it returns the error together with the ack, so
+// callers do not repeat the append.
 func TestShow(t *testing.T) {
 	ctx := t.Context()
 	full := errors.New("no room for the file")
@@ -63,7 +63,7 @@ func TestShow(t *testing.T) {
 		{"AppendSeries", []string{"session/b"}, func() (events.Offset, error) {
 			ack, added, err := st.AppendSeries(ctx, events.Session("default", "b"), log.Any, turn("b"), turn("b2"))
 			if added != 2 {
-				t.Errorf("%d were added", added)
+				t.Errorf("added %d events, want 2", added)
 			}
 			return ack.Last, err
 		}},
@@ -129,7 +129,7 @@ func TestShow(t *testing.T) {
 			asked, at = nil, 0
 			got, err := c.do()
 			if !errors.Is(err, answer) || err != nil && answer == nil || got == 0 || got != at || !slices.Equal(asked, c.want) {
-				t.Errorf("%s, told %v: @%d, %v; asked for %v as of %v, want %v", c.name, answer, got, err, asked, at, c.want)
+				t.Errorf("%s, answered %v: got @%d, %v; waited for %v as of %v, want %v", c.name, answer, got, err, asked, at, c.want)
 			}
 		}
 	}
@@ -137,16 +137,16 @@ func TestShow(t *testing.T) {
 	answer = &tally.TreeError{Tree: "files", Path: "x", Err: full}
 	rev, err := docs.Save(ctx, "doc", "i", tally.Write{Data: []byte("one")})
 	if !errors.Is(err, full) || rev.Offset == 0 {
-		t.Errorf("a document that is stored and not shown: %+v, %v", rev, err)
+		t.Errorf("save that no file shows: got %+v, %v, want the revision and the error", rev, err)
 	}
 	if rev, err = docs.Update(ctx, "doc", "i", rev.Offset, tally.Write{Data: []byte("two")}); !errors.Is(err, full) || rev.Offset == 0 {
-		t.Errorf("its next revision: %+v, %v", rev, err)
+		t.Errorf("update that no file shows: got %+v, %v, want the revision and the error", rev, err)
 	}
 	if h, err := docs.Read(ctx, "doc", "i"); err != nil || string(h.Data) != "two" {
-		t.Errorf("%v, %v", h, err)
+		t.Errorf("read: got %v, %v, want two", h, err)
 	}
 	asked = nil
 	if _, err := st.Unshown().Documents().Save(ctx, "doc", "j", tally.Write{}); err != nil || asked != nil {
-		t.Errorf("what keeps a tree waits for it: %v, %v", asked, err)
+		t.Errorf("save by Unshown waited for files of %v, %v", asked, err)
 	}
 }

@@ -53,38 +53,38 @@ func TestCreate(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{Actor: "me"})
 	s := st.Session("s/1 é")
 	if _, err := s.Load(t.Context(), ""); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("load of nothing: %v", err)
+		t.Errorf("load of a missing session: got %v, want ErrNotFound", err)
 	}
 	p := events.SessionCreated{Kind: events.KindPanel, CreatedAt: "2026-01-01T00:00:00Z", Title: "t"}
 	if ack, err := s.Create(t.Context(), p); err != nil || ack.First != 1 {
-		t.Fatalf("%+v, %v", ack, err)
+		t.Fatalf("create: got %+v, %v, want offset 1", ack, err)
 	}
 	if _, err := s.Create(t.Context(), p); !errors.Is(err, tally.ErrExists) {
-		t.Errorf("twice: %v", err)
+		t.Errorf("created twice: got %v, want ErrExists", err)
 	}
 	other := st.Session("by its first turn")
 	mustTurns(t, other, "x")
 	if _, err := other.Create(t.Context(), p); !errors.Is(err, tally.ErrExists) {
-		t.Errorf("after a turn: %v", err)
+		t.Errorf("create after a turn: got %v, want ErrExists", err)
 	}
 	if state := mustBe(t, s, "head"); state.Ledger.Kind != events.KindPanel || state.Ledger.Text("title") != "t" {
-		t.Errorf("%+v", state.Ledger)
+		t.Errorf("got ledger %+v, want kind panel and title t", state.Ledger)
 	}
 	rec, err := st.Log.Record(t.Context(), 1)
 	if err != nil || rec.Extensions[events.ExtActor] != "me" || rec.Source != "urn:tally:go" || rec.ID == "" || rec.Time.Hour() != 10 {
-		t.Errorf("%+v, %v", rec, err)
+		t.Errorf("got record %+v, %v, want actor, source, id and time", rec, err)
 	}
 	if _, err := st.Session("").Create(t.Context(), p); !invalid(err) {
-		t.Errorf("without an id: %v", err)
+		t.Errorf("session without an id: got %v, want an *InvalidError", err)
 	}
 	if _, err := s.AppendTurns(t.Context(), "", json.RawMessage(`1`)); !invalid(err) {
-		t.Errorf("a thread without a name: %v", err)
+		t.Errorf("thread without a name: got %v, want an *InvalidError", err)
 	}
 	if _, err := s.AppendTurns(t.Context(), "main"); !invalid(err) {
-		t.Errorf("no turns: %v", err)
+		t.Errorf("append without turns: got %v, want an *InvalidError", err)
 	}
 	if _, err := s.AppendTurns(t.Context(), "main", json.RawMessage(`{`)); !invalid(err) {
-		t.Errorf("no JSON: %v", err)
+		t.Errorf("turn that is not JSON: got %v, want an *InvalidError", err)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestLoad(t *testing.T) {
 			mustTurns(t, s, "d")                                 // @4
 			fork, ack, err := s.Fork(t.Context(), "#2", "fork")  // @5
 			if err != nil || ack.First != 5 {
-				t.Fatalf("%+v, %v", ack, err)
+				t.Fatalf("fork: got %+v, %v, want offset 5", ack, err)
 			}
 			mustTurns(t, s, "e")    // @6
 			mustTurns(t, fork, "x") // @7
@@ -117,7 +117,7 @@ func TestLoad(t *testing.T) {
 			mustBe(t, s, "@2", "a", "b", "c")
 			mustBe(t, s, "~0", "a")
 			if start := mustBe(t, s, "start"); start.Offset() != 0 {
-				t.Errorf("start is at %v", start.Offset())
+				t.Errorf("start is at %v, want 0", start.Offset())
 			}
 			mustBe(t, s, "@0")
 			mustBe(t, fork, "head", "a", "b", "c", "x")
@@ -126,28 +126,28 @@ func TestLoad(t *testing.T) {
 			mustBe(t, fork, "@1", "a")
 			mustBe(t, fork, "~3", "a")
 			if early := mustBe(t, fork, "@2", "a", "b", "c"); early.Ledger.Records != 0 {
-				t.Error("before its first record nothing has happened to a fork")
+				t.Error("the ledger of a fork before its first record has records")
 			}
 			if state := mustBe(t, fork, "", "a", "b", "c", "x"); state.Ledger.Spent().Events != 0 || state.Ledger.CreatedAt != "2026-08-22T10:00:00.000Z" {
-				t.Errorf("of the fork: %+v", state.Ledger)
+				t.Errorf("got ledger %+v of the fork, want its own time and no costs", state.Ledger)
 			}
 			for position, want := range map[string]error{"#2": tally.ErrNotFound, "~2": tally.ErrNotFound, "e:missing": tally.ErrNotFound} {
 				if _, err := s.Load(t.Context(), position); !errors.Is(err, want) {
-					t.Errorf("%s: %v", position, err)
+					t.Errorf("%s: got %v, want ErrNotFound", position, err)
 				}
 			}
 			if _, err := s.Load(t.Context(), "nonsense"); !invalid(err) {
-				t.Errorf("nonsense: %v", err)
+				t.Errorf("invalid position: got %v, want an *InvalidError", err)
 			}
 		})
 	}
 }
 
-// Every method returns the same error for what does not exist.
+// The packages have one ErrNotFound.
 func TestOneNotFound(t *testing.T) {
 	for _, err := range []error{log.ErrNotFound, projector.ErrNotFound, tally.ErrNotFound} {
 		if !errors.Is(err, events.ErrNotFound) {
-			t.Errorf("%v is another one", err)
+			t.Errorf("%v is not events.ErrNotFound", err)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func TestNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := st.In("no.name"); !invalid(err) {
-		t.Errorf("no name: %v", err)
+		t.Errorf("invalid namespace: got %v, want an *InvalidError", err)
 	}
 	mustTurns(t, st.Session("s"), "mine")
 	mustTurns(t, acme.Session("s"), "theirs")
@@ -180,16 +180,16 @@ func TestNamespaces(t *testing.T) {
 			got += fmt.Sprintf(" %s:%d", info.Subject.ID, info.Count)
 		}
 		if got != want {
-			t.Errorf("%s, want %s", got, want)
+			t.Errorf("got subjects %s, want %s", got, want)
 		}
 	}
 	sum := mustBlob(t, acme, []byte("content"))
 	if _, err := st.Blob(t.Context(), sum); err == nil {
-		t.Error("another namespace's content is seen")
+		t.Error("a blob of another namespace can be read")
 	}
 }
 
-// Close writes the snapshots of what changed and ends what the store runs.
+// Close writes the snapshots of changed sessions, then closes the log and calls OnClose.
 func TestCloseKeepsSnapshots(t *testing.T) {
 	kept, closed := &snapshot.Mem{}, 0
 	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{})
@@ -203,21 +203,21 @@ func TestCloseKeepsSnapshots(t *testing.T) {
 	}
 	mustTurns(t, st.Session("s"), "a")
 	if err := st.Close(); !errors.Is(err, wrong) || closed != 1 {
-		t.Errorf("close: %v, %d times", err, closed)
+		t.Errorf("close: got %v, OnClose was called %d times, want its error, once", err, closed)
 	}
 	list, err := kept.List(t.Context(), events.Session("", "s"), projector.SessionFold)
 	if err != nil || len(list) != 1 || list[0].Offset != 1 {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("snapshots: got %v, %v, want one at 1", list, err)
 	}
 	if _, err := tally.Open(t.Context(), l, tally.Config{Namespace: "no.name"}); !invalid(err) {
-		t.Errorf("no name: %v", err)
+		t.Errorf("invalid namespace: got %v, want an *InvalidError", err)
 	}
 	if _, err := st.Session("s").Load(t.Context(), ""); !errors.Is(err, log.ErrUnavailable) {
-		t.Errorf("load after close: %v", err)
+		t.Errorf("load after close: got %v, want ErrUnavailable", err)
 	}
 }
 
-// A session is the same on every backend.
+// A session has the same turns on every backend.
 func TestBackends(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		s := st.Session("s")
@@ -226,7 +226,7 @@ func TestBackends(t *testing.T) {
 		}
 		state, err := s.Load(t.Context(), "")
 		if err != nil || string(state.Threads.Turns("main")[0].Raw) != `{"role": "user"}` {
-			t.Fatalf("%v, %v", state, err)
+			t.Fatalf("load: got %v, %v, want the turn byte for byte", state, err)
 		}
 	})
 }

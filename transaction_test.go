@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// mustBalance returns what accounts hold together, read one by one.
+// mustBalance returns the sum of the accounts, read one by one.
 func mustBalance(t *testing.T, d *tally.Documents, accounts int) (total int) {
 	t.Helper()
 	for i := range accounts {
@@ -72,33 +72,33 @@ func transactions(t *testing.T, st *tally.Store) {
 	}
 	mustHold(t, d, "doc", "t/half", "")
 
-	// What it writes it reads, and what it takes back is not written.
+	// A transaction reads its own writes. A document that it creates and deletes is not written.
 	err = d.Tx(ctx, func(tx *tally.Tx) error {
 		if _, err := tx.Read(ctx, "doc", "t/new"); !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("before it is there: %v", err)
+			t.Errorf("read before the create: got %v, want ErrNotFound", err)
 		}
 		if err := errors.Join(tx.Create(ctx, "doc", "t/new", text("new")), tx.Create(ctx, "doc", "t/brief", text("x")), tx.Delete(ctx, "doc", "t/brief", "")); err != nil {
 			return err
 		}
 		if err := tx.Create(ctx, "doc", "t/new", text("new")); !errors.Is(err, tally.ErrExists) {
-			t.Errorf("twice: %v", err)
+			t.Errorf("created twice: got %v, want ErrExists", err)
 		}
 		if err := tx.Update(ctx, "doc", "t/brief", text("x")); !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("deleted: %v", err)
+			t.Errorf("update of a deleted document: got %v, want ErrNotFound", err)
 		}
 		doc, err := tx.Read(ctx, "doc", "t/new")
 		if err != nil || string(doc.Data) != "new" || doc.Offset != 0 {
-			t.Errorf("%+v, %v", doc, err)
+			t.Errorf("read of a written document: got %+v, %v, want new at offset 0", doc, err)
 		}
 		return tx.Update(ctx, "doc", "t/new", text("newer"))
 	})
-	if err != nil && !errors.Is(err, log.ErrGuard) { // what it took back is read only
+	if err != nil && !errors.Is(err, log.ErrGuard) { // the document that it created and deleted is only a guard
 		t.Fatal(err)
 	}
 	if err == nil {
 		mustHold(t, d, "doc", "t/new", "newer")
 		if n := len(mustHistory(t, d, "doc", "t/new")); n != 1 {
-			t.Errorf("%d revisions of one transaction", n)
+			t.Errorf("one transaction made %d revisions, want 1", n)
 		}
 	}
 
@@ -111,7 +111,7 @@ func transactions(t *testing.T, st *tally.Store) {
 		return nil
 	})
 	if size, ok := errors.AsType[*log.SizeError](err); !ok || size.Max != 100 || !errors.Is(err, log.ErrTooLarge) {
-		t.Errorf("101 documents: %v", err)
+		t.Errorf("101 documents: got %v, want a *SizeError", err)
 	}
 	mustHold(t, d, "many", "0", "")
 	err = d.Tx(ctx, func(tx *tally.Tx) error {
@@ -158,7 +158,7 @@ func TestTxReadsAreGuards(t *testing.T) {
 		mustCreate(t, d, "doctor", a, text("on call"))
 		mustCreate(t, d, "doctor", b, text("on call"))
 		var wg sync.WaitGroup
-		for _, pair := range [][2]string{{a, b}, {b, a}} { // each leaves, if the other stays
+		for _, pair := range [][2]string{{a, b}, {b, a}} { // each doctor leaves if the other is on call
 			wg.Go(func() {
 				err := d.Tx(ctx, func(tx *tally.Tx) error {
 					other, err := tx.Read(ctx, "doctor", pair[1])
@@ -176,13 +176,13 @@ func TestTxReadsAreGuards(t *testing.T) {
 		one, err := d.Read(ctx, "doctor", a)
 		two, err2 := d.Read(ctx, "doctor", b)
 		if errors.Join(err, err2) != nil || string(one.Data) == "away" && string(two.Data) == "away" {
-			t.Fatalf("%d: nobody is on call, %v, %v", i, err, err2)
+			t.Fatalf("round %d: both transactions decided on outdated documents: %v, %v", i, err, err2)
 		}
 	}
 }
 
-// The function sees the documents as of one time, or runs again, also if it only reads, and before its error is
-// returned.
+// The function reads the documents as of one time. If one changes meanwhile, it runs again, also if it only reads or
+// returns an error.
 func TestTxReadsOneTime(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	d, ctx := st.Documents(), t.Context()
@@ -213,7 +213,7 @@ func TestTxReadsOneTime(t *testing.T) {
 			return nil
 		})
 		if err != nil || calls != 2 {
-			t.Errorf("fails %v: %v after %d calls", fails, err, calls)
+			t.Errorf("fails %v: got %v after %d calls, want success after 2", fails, err, calls)
 		}
 	}
 	calls := 0
@@ -228,12 +228,11 @@ func TestTxReadsOneTime(t *testing.T) {
 	})
 	conflict, ok := errors.AsType[*tally.DocumentConflictError](err)
 	if !ok || conflict.Subject.ID != "a" || conflict.SHA256 != sum(fmt.Append(nil, "always first ", calls)) || calls != 31 {
-		t.Errorf("%v after %d calls", err, calls)
+		t.Errorf("got %v after %d calls, want a *DocumentConflictError of a after 31", err, calls)
 	}
 }
 
-// A rename is one fact: it keeps history, links and the lease, and of two to one name one
-// wins.
+// A rename is atomic and keeps history, links and the lease. Of several renames to one name, one succeeds.
 func renames(t *testing.T, st *tally.Store) {
 	d, ctx := st.Documents(), t.Context()
 	w := linked("1", link("see", "elsewhere"))
@@ -247,7 +246,7 @@ func renames(t *testing.T, st *tally.Store) {
 	mustConflict(t, "stale", func() error { _, err := d.Rename(ctx, "doc", "r/old", first.Offset, "r/new"); return err }, second.Offset, sum([]byte("2")))
 	mustCreate(t, d, "doc", "r/taken", text("x"))
 	if _, err := d.Rename(ctx, "doc", "r/old", second.Offset, "r/taken"); !errors.Is(err, tally.ErrExists) {
-		t.Errorf("to a name that is taken: %v", err)
+		t.Errorf("rename to a name in use: got %v, want ErrExists", err)
 	}
 	rev, err := d.Rename(ctx, "doc", "r/old", second.Offset, "r/new")
 	if err != nil {
@@ -256,13 +255,13 @@ func renames(t *testing.T, st *tally.Store) {
 	mustHold(t, d, "doc", "r/old", "")
 	doc, err := d.Read(ctx, "doc", "r/new")
 	if err != nil || string(doc.Data) != "2" || doc.Offset != rev.Offset || doc.Meta.Title != "a title" || doc.Meta.Owner != "me" || doc.Meta.Attributes["a"] != "b" || doc.ContentType != "text/markdown" {
-		t.Errorf("%+v, %v", doc, err)
+		t.Errorf("renamed document: got %+v, %v, want content and metadata of the old one", doc, err)
 	}
 	if lease, err := d.Holder(ctx, "doc", "r/new"); err != nil || lease.Holder != "agent" {
-		t.Errorf("%+v, %v", lease, err)
+		t.Errorf("lease of the new name: got %+v, %v, want agent", lease, err)
 	}
 	if lease, err := d.Holder(ctx, "doc", "r/old"); err != nil || lease.Holder != "" {
-		t.Errorf("%+v, %v", lease, err)
+		t.Errorf("lease of the old name: got %+v, %v, want none", lease, err)
 	}
 	mustCreate(t, d, "doc", "r/old", text("another document"))
 	if _, err := d.Rename(ctx, "doc", "r/new", 0, "r/newer"); err != nil {
@@ -282,11 +281,11 @@ func renames(t *testing.T, st *tally.Store) {
 	}
 	for position, want := range map[string]string{first.Offset.String(): "1", "#2": "2", "#3": "2", "head": "2"} {
 		if doc, err := d.ReadAt(ctx, "doc", "r/new", position); err != nil || string(doc.Data) != want {
-			t.Errorf("at %s: %v, %v", position, doc, err)
+			t.Errorf("at %s: got %v, %v, want %s", position, doc, err, want)
 		}
 	}
 	if n := len(mustHistory(t, d, "doc", "r/old")); n != 4 { // two revisions, the deletion, and the other document
-		t.Errorf("the history of the old name has %d revisions", n)
+		t.Errorf("the history of the old name has %d revisions, want 4", n)
 	}
 
 	const names = 6
@@ -313,22 +312,22 @@ func renames(t *testing.T, st *tally.Store) {
 		}
 	}
 	if won != 1 {
-		t.Errorf("%d renames to one name", won)
+		t.Errorf("%d renames to one name succeeded, want 1", won)
 	}
 }
 
-// A link alone does not make a document what another one was.
+// A link with the relation renamed-from alone does not add the history of another document.
 func TestRenamedFromIsNotBelieved(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	d := st.Documents()
 	mustCreate(t, d, "doc", "private", text("secret"))
 	mustCreate(t, d, "doc", "mine", linked("x", events.Link{Rel: "renamed-from", To: "document/doc/private"}))
 	if list := mustHistory(t, d, "doc", "mine"); len(list) != 1 {
-		t.Errorf("%+v", list)
+		t.Errorf("got history %+v, want 1 revision", list)
 	}
 }
 
-// What a transaction appends elsewhere is a fact with its documents, or nothing is.
+// A transaction's append to another subject is stored together with its documents, or not at all.
 func TestTxAppendsElsewhere(t *testing.T) {
 	st, ctx := storetest.Memory(t, tally.Config{}), t.Context()
 	s := st.Session("ledger")
@@ -349,10 +348,10 @@ func TestTxAppendsElsewhere(t *testing.T) {
 		})
 	}
 	if err := write(first.Last + 7); !errors.Is(err, log.ErrConflict) || runs < 2 {
-		t.Errorf("after %d runs: %v", runs, err)
+		t.Errorf("got %v after %d runs, want ErrConflict after several", err, runs)
 	}
 	if _, err := st.Documents().Read(ctx, "doc", "a"); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("the document was written: %v", err)
+		t.Errorf("read of a document that was not committed: got %v, want ErrNotFound", err)
 	}
 	if err := write(first.Last); err != nil {
 		t.Fatal(err)
@@ -362,6 +361,6 @@ func TestTxAppendsElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if doc, err := st.Documents().Read(ctx, "doc", "a"); err != nil || string(doc.Data) != first.Last.String() || len(now.Threads.Turns("main")) != 2 {
-		t.Errorf("%v: %d turns", err, len(now.Threads.Turns("main")))
+		t.Errorf("read: %v; the session has %d turns, want 2", err, len(now.Threads.Turns("main")))
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Eight who each add to one number lose nothing.
+// Concurrent Updates of one field lose no change.
 func TestUpdateUnderContention(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	s := st.Session("counter")
@@ -33,7 +33,7 @@ func TestUpdateUnderContention(t *testing.T) {
 	for range workers {
 		wg.Go(func() {
 			for range times {
-				for { // more than thirty collisions are the caller's to repeat
+				for { // Update returns a conflict after maxDecisions tries
 					_, err := s.Update(t.Context(), []string{events.TypeSessionUpdated}, add)
 					if err == nil {
 						break
@@ -43,7 +43,7 @@ func TestUpdateUnderContention(t *testing.T) {
 						return
 					}
 				}
-				mustTurns(t, s, "in nobody's way")
+				mustTurns(t, s, "no conflict")
 			}
 		})
 	}
@@ -53,7 +53,7 @@ func TestUpdateUnderContention(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, _ := state.Ledger.Fields.Get("count"); string(n) != strconv.Itoa(workers*times) || len(state.Threads.Turns("main")) != workers*times {
-		t.Errorf("count %s, turns %d", n, len(state.Threads.Turns("main")))
+		t.Errorf("count is %s with %d turns, want %d for both", n, len(state.Threads.Turns("main")), workers*times)
 	}
 }
 
@@ -65,10 +65,10 @@ func TestUpdate(t *testing.T) {
 		return s.Update(t.Context(), types, decide)
 	}
 	if _, err := update(nil, func(*projector.Outline) ([]events.Payload, error) { return nil, wrong }); !errors.Is(err, wrong) {
-		t.Errorf("decide fails: %v", err)
+		t.Errorf("error of decide: got %v, want it unchanged", err)
 	}
 	if ack, err := update(nil, func(*projector.Outline) ([]events.Payload, error) { return nil, nil }); err != nil || ack != (log.Ack{}) {
-		t.Errorf("nothing to do: %+v, %v", ack, err)
+		t.Errorf("no payloads: got %+v, %v, want an empty ack", ack, err)
 	}
 	calls := 0
 	ack, err := update(projector.MoveTypes(), func(state *projector.Outline) ([]events.Payload, error) {
@@ -78,7 +78,7 @@ func TestUpdate(t *testing.T) {
 		return []events.Payload{&events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(strconv.Itoa(state.Len("main")))}}}}, nil
 	})
 	if err != nil || ack.First != 2 || calls != 2 {
-		t.Errorf("%+v after %d calls, %v", ack, calls, err)
+		t.Errorf("got %+v after %d calls, %v, want offset 2 after 2", ack, calls, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err = s.Update(ctx, nil, func(*projector.Outline) ([]events.Payload, error) {
@@ -87,6 +87,6 @@ func TestUpdate(t *testing.T) {
 		return []events.Payload{cost}, nil
 	})
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, log.ErrConflict) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("cancelled: got %v, want Canceled or ErrConflict", err)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// seenBy watches until something is written to the document "end", and says what came.
+// seenBy returns the ids of the changes that a watch yields, up to a change of a document whose id ends in "end".
 func seenBy(ctx context.Context, d *tally.Documents, q projector.DocumentQuery, after events.Offset) (lines []string, err error) {
 	for c, err := range d.Watch(ctx, q, after) {
 		if err != nil {
@@ -39,7 +39,7 @@ func seenBy(ctx context.Context, d *tally.Documents, q projector.DocumentQuery, 
 	return lines, ctx.Err()
 }
 
-// A watch yields each change once and in order, old and new ones.
+// A watch yields each change once and in order, first stored ones, then new ones.
 func watches(t *testing.T, st *tally.Store) {
 	d, ctx := st.Documents(), t.Context()
 	begin := mustCreate(t, d, "w", "begin", text("x")).Offset
@@ -49,7 +49,7 @@ func watches(t *testing.T, st *tally.Store) {
 		return mustSave(t, d, "w", id, w).Offset
 	}
 	write("a/1", "me")
-	mustTurns(t, st.Session("w"), "a turn is no change of a document")
+	mustTurns(t, st.Session("w"), "a turn is not a change of a document")
 	mustCreate(t, d, "other", "a/1", text("x"))
 	middle := write("a/2", "you")
 	write("a/1", "you")
@@ -61,7 +61,7 @@ func watches(t *testing.T, st *tally.Store) {
 		"all of a kind":    {projector.DocumentQuery{Kind: "w"}, begin, "a/1 a/2 a/1 b/1 a/2!done b/1 end"},
 		"by prefix":        {projector.DocumentQuery{Kind: "w", Prefix: "b/"}, begin, "b/1 b/1 b/end"},
 		"from the middle":  {projector.DocumentQuery{Kind: "w"}, middle, "a/1 b/1 a/2!done b/1 end"},
-		"by owner":         {projector.DocumentQuery{Kind: "w", Owner: "me"}, begin, "a/1 a/1 b/1 b/1 end"}, // the second a/1, and the second b/1, are no longer theirs
+		"by owner":         {projector.DocumentQuery{Kind: "w", Owner: "me"}, begin, "a/1 a/1 b/1 b/1 end"}, // the second a/1 and the second b/1 have another owner
 		"every kind":       {projector.DocumentQuery{Prefix: "a/"}, begin, "a/1 a/1 a/2 a/1 a/2!done a/end"},
 		"with what it was": {projector.DocumentQuery{Kind: "w", Owner: "you"}, begin, "a/2 a/1 a/2!done b/1 end"},
 	}
@@ -72,21 +72,20 @@ func watches(t *testing.T, st *tally.Store) {
 			ready.Done()
 			lines, err := seenBy(ctx, d, c.q, c.after)
 			if have := strings.Join(lines, " "); have != c.want || err != nil {
-				t.Errorf("%s: %s, %v, want %s", name, have, err, c.want)
+				t.Errorf("%s: got %s, %v, want %s", name, have, err, c.want)
 			}
 		})
 	}
 	ready.Wait()
-	time.Sleep(20 * time.Millisecond) // some of them are live by then
+	time.Sleep(20 * time.Millisecond) // now some of the watches are live
 	write("b/1", "me")
 	if _, err := d.Delete(ctx, "w", "a/2", 0, "done"); err != nil {
 		t.Fatal(err)
 	}
 	write("b/1", "you")
-	for _, id := range []string{"b/end", "a/end"} { // seen only by those who ask for the prefix: the others end with the next
+	for _, id := range []string{"b/end", "a/end"} { // only watches with a prefix or for every kind yield these; the others end with the next
 		mustSave(t, d, "x"+id[:1], id, text("x"))
 	}
-	_ = write
 	w := text("end")
 	w.Owner = "me"
 	mustSave(t, d, "w", "end", w)
@@ -96,14 +95,14 @@ func watches(t *testing.T, st *tally.Store) {
 	wg.Wait()
 }
 
-// While ten thousand changes are written, watchers of all speeds see each change once and in order. A watcher that does
-// not read delays nobody, and continues from the offset of its error.
+// While ten thousand changes are written, watchers of all speeds get each change once and in order. A watcher that does
+// not read delays no other watcher or writer, and continues from the offset of its error.
 func TestWatchers(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	d, ctx := st.Documents(), t.Context()
 	const n = 10_000
 	// see watches from the first change to the last, and continues after a LaggedError.
-	see := func(who string, each func(seen int)) (lagged int) {
+	see := func(name string, each func(seen int)) (lagged int) {
 		for seen := 0; seen < n; {
 			for c, err := range d.Watch(ctx, projector.DocumentQuery{}, events.Offset(seen)) {
 				if lag, ok := errors.AsType[*tally.LaggedError](err); ok && lag.After == events.Offset(seen) {
@@ -111,7 +110,7 @@ func TestWatchers(t *testing.T) {
 					break
 				}
 				if seen++; err != nil || c.Offset != events.Offset(seen) {
-					t.Errorf("%s saw %v as number %d: %v", who, c.Offset, seen, err)
+					t.Errorf("%s got %v as change %d: %v", name, c.Offset, seen, err)
 					return lagged
 				}
 				if each(seen); seen == n {
@@ -137,7 +136,7 @@ func TestWatchers(t *testing.T) {
 			}
 		})
 		if lagged != 1 {
-			t.Errorf("the sleeper was told %d times that it is slow", lagged)
+			t.Errorf("the sleeper got %d LaggedErrors, want 1", lagged)
 		}
 	})
 	mustSave(t, d, "doc", "x", text("x"))
@@ -147,12 +146,12 @@ func TestWatchers(t *testing.T) {
 	for range n - 2 {
 		mustSave(t, d, "doc", "x", text("x"))
 	}
-	others.Wait() // what they saw was offered to the sleeper, too
+	others.Wait() // now all changes were offered to the sleeper too
 	close(awake)
 	sleeper.Wait()
 }
 
-// A closed store ends its watches, and says so. Nothing of them is left: Memory checks.
+// A watch ends with its store, its context or its loop. storetest.Memory checks that no goroutine is left.
 func TestWatchEnds(t *testing.T) {
 	t.Run("with the store", func(t *testing.T) {
 		st, err := embedded.Open(t.Context(), embedded.Options{Store: t.TempDir()})
@@ -173,9 +172,9 @@ func TestWatchEnds(t *testing.T) {
 				}
 			})
 		}
-		closing.Wait() // before the test's directory goes
+		closing.Wait() // before the test's directory is removed
 		if !errors.Is(last, log.ErrUnavailable) {
-			t.Errorf("closed: %v", last)
+			t.Errorf("last error of a closed store: got %v, want ErrUnavailable", last)
 		}
 	})
 	t.Run("with its context", func(t *testing.T) {
@@ -199,11 +198,11 @@ func TestWatchEnds(t *testing.T) {
 			n := 0
 			for _, err := range st.Documents().Watch(t.Context(), q, 0) {
 				if n++; !invalid(err) {
-					t.Errorf("%+v: %v", q, err)
+					t.Errorf("%+v: got %v, want an *InvalidError", q, err)
 				}
 			}
 			if n != 1 {
-				t.Errorf("%+v: %d errors", q, n)
+				t.Errorf("%+v: got %d errors, want 1", q, n)
 			}
 		}
 	})
@@ -225,7 +224,7 @@ func TestWatchGoesOn(t *testing.T) {
 		return st
 	}
 	const rounds, each = 2, 20
-	content := strings.Repeat("0123456789abcdef", 1<<10) // of 20, some segments
+	content := strings.Repeat("0123456789abcdef", 1<<10) // 20 of them fill several segments
 	var want, have []events.Offset
 	owner := open()
 	for round := range rounds {
@@ -278,10 +277,10 @@ func TestWatchGoesOn(t *testing.T) {
 	}
 	owner.Close()
 	if segments, err := natsfile.Folders(filepath.Join(dir, "store")); err != nil || len(segments) < 3 {
-		t.Errorf("the log is in %v, %v: no segment was begun while somebody watched", segments, err)
+		t.Errorf("the log has segments %v, %v, want at least 3", segments, err)
 	}
 	if !slices.Equal(have, want) {
-		t.Errorf("%d changes were seen, want %d, each once and in order", len(have), len(want))
+		t.Errorf("got %d changes, want %d, each once and in order", len(have), len(want))
 	}
 }
 

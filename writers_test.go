@@ -24,7 +24,7 @@ func mustConflict(t *testing.T, what string, do func() error, have events.Offset
 	err := do()
 	conflict, ok := errors.AsType[*tally.DocumentConflictError](err)
 	if !ok || !errors.Is(err, log.ErrConflict) || conflict.Have != have || conflict.SHA256 != sha {
-		t.Errorf("%s: %v (%+v), want a conflict with %v, %s", what, err, conflict, have, sha)
+		t.Errorf("%s: got %v (%+v), want a conflict with revision %v, SHA-256 %s", what, err, conflict, have, sha)
 	}
 }
 
@@ -56,31 +56,31 @@ func oneOfTwoWriters(t *testing.T, d *tally.Documents) {
 		want := &tally.DocumentConflictError{Subject: now.Subject, Base: rev.Offset, Have: now.Offset, SHA256: now.Direct.SHA256, Holder: "agent-2"}
 		have, _ := errors.AsType[*tally.DocumentConflictError](err)
 		if diff := cmp.Diff(want, have); diff != "" {
-			t.Errorf("writer %d: %v\n%s", i, err, diff)
+			t.Errorf("writer %d: %v (-want +got):\n%s", i, err, diff)
 		}
 	}
 	if won != 1 {
-		t.Errorf("%d of %d writers were first", won, writers)
+		t.Errorf("%d of %d writers succeeded, want 1", won, writers)
 	}
 	_, held := d.Lease(ctx, "doc", "d49", "agent-1", time.Minute)
 	if lease, ok := errors.AsType[*tally.LeaseError](held); !ok || lease.Lease.Holder != "agent-2" || !errors.Is(held, log.ErrConflict) {
-		t.Errorf("somebody else's lease: %v", held)
+		t.Errorf("lease held by another holder: got %v, want a *LeaseError", held)
 	}
 	if err := d.Release(ctx, "doc", "d49", "agent-1"); !errors.Is(err, log.ErrConflict) {
-		t.Errorf("release of somebody else's: %v", err)
+		t.Errorf("release of another holder's lease: got %v, want ErrConflict", err)
 	}
 	if err := d.Release(ctx, "doc", "d49", "agent-2"); err != nil {
 		t.Fatal(err)
 	}
 	if lease, err := d.Holder(ctx, "doc", "d49"); err != nil || lease != (tally.Lease{}) {
-		t.Errorf("released: %+v, %v", lease, err)
+		t.Errorf("holder after the release: got %+v, %v, want none", lease, err)
 	}
 	if _, err := d.Lease(ctx, "doc", "d49", "agent-1", time.Nanosecond); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(2 * time.Millisecond)
 	if _, err := d.Lease(ctx, "doc", "d49", "agent-2", time.Minute); err != nil {
-		t.Errorf("a lease that is over: %v", err)
+		t.Errorf("lease after the end of another one: %v", err)
 	}
 	// The loser continues from the conflict's revision.
 	conflict, _ := errors.AsType[*tally.DocumentConflictError](errs[slices.IndexFunc(errs, func(err error) bool { return err != nil })])
@@ -89,7 +89,7 @@ func oneOfTwoWriters(t *testing.T, d *tally.Documents) {
 	}
 }
 
-// A message that another program published is no base of a write, and does not prevent one.
+// A record of another program's type in a document is not a revision, and does not prevent a write.
 func TestDocumentWithStrangeRecords(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	d, ctx := st.Documents(), t.Context()
@@ -120,8 +120,7 @@ func TestDocumentWithStrangeRecords(t *testing.T) {
 	mustHold(t, d, "doc", "x", "")
 }
 
-// A write that got no answer is one revision, sent again by the store or, with its id, by
-// the program.
+// A write without an answer makes one revision if it is sent again, by the store or, with the same id, by the program.
 func TestDocumentOutcomeUnknown(t *testing.T) {
 	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {
 		d, ctx := st.Documents(), t.Context()
@@ -137,7 +136,7 @@ func TestDocumentOutcomeUnknown(t *testing.T) {
 		call("Lease", 1, func() error { _, err := d.Lease(ctx, "doc", "x", "me", time.Minute); return err })
 		call("Delete", 1, func() error { _, err := d.Delete(ctx, "doc", "x", rev.Offset, ""); return err })
 	})
-	var leave context.CancelFunc // the program has no time to hear of it
+	var leave context.CancelFunc // ends the context of the first try; nil: no fault
 	tries := 0
 	st := storetest.Faulty(t, func() logtest.Fault {
 		if tries++; leave == nil {
@@ -155,17 +154,17 @@ func TestDocumentOutcomeUnknown(t *testing.T) {
 		var brief context.Context
 		brief, leave = context.WithCancel(ctx)
 		tries = 0
-		_, _ = do(brief) // whatever it heard
+		_, _ = do(brief) // the outcome is unknown or an error
 		leave = nil
 		rev, err := do(ctx)
 		if err != nil {
-			t.Errorf("%s again: %v", name, err)
+			t.Errorf("repeated %s: %v", name, err)
 		}
 		if tries == 0 {
-			t.Errorf("%s: nothing failed", name)
+			t.Errorf("%s: no fault was tried", name)
 		}
 		if n := len(mustHistory(t, d, "doc", "x")); events.Offset(n) != rev.Offset {
-			t.Errorf("%s is %d revisions", name, n)
+			t.Errorf("%s made %d revisions, want %v", name, n, rev.Offset)
 		}
 		return rev
 	}
@@ -178,12 +177,12 @@ func TestDocumentOutcomeUnknown(t *testing.T) {
 	})
 	try("save", func(ctx context.Context) (projector.Revision, error) { return d.Save(ctx, "doc", "x", named("c", "3")) })
 	if again, err := d.Update(ctx, "doc", "x", rev.Offset, named("b", "2")); err != nil || again.Offset != 2 {
-		t.Errorf("much later: %+v, %v", again, err)
+		t.Errorf("update repeated after others: got %+v, %v, want offset 2", again, err)
 	}
 	if _, err := d.Update(ctx, "doc", "x", rev.Offset, named("b", "another text")); err == nil {
-		t.Error("another write with the same id was taken for it")
+		t.Error("update with a used id and other content: got no error")
 	}
 	if _, err := d.Save(ctx, "doc", "x", named("c", "another text")); !invalid(err) {
-		t.Errorf("another write with the same id: %v", err)
+		t.Errorf("save with a used id and other content: got %v, want an *InvalidError", err)
 	}
 }
