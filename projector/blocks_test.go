@@ -95,14 +95,14 @@ func TestBlocksOfAnything(t *testing.T) {
 	blocks, rest := inBlocks(h)
 	for n := range rest {
 		if _, err := projector.DecodeTimeline(s1, blocks, rest[:n]); err == nil {
-			t.Fatalf("%d of %d bytes are a history", n, len(rest))
+			t.Fatalf("a history cut to %d of %d bytes was decoded", n, len(rest))
 		}
 		odd := bytes.Clone(rest)
 		odd[n] ^= 0x55
 		projector.DecodeTimeline(s1, blocks, odd)
 	}
 	if _, err := projector.DecodeTimeline(s1, blocks[1:], rest); err == nil {
-		t.Error("a history without its first block is one")
+		t.Error("a history without its first block was decoded")
 	}
 }
 
@@ -131,10 +131,10 @@ func FuzzDecodeTimeline(f *testing.F) {
 		}
 		back, err := projector.DecodeTimeline(s1, blocks, rest)
 		if err != nil {
-			t.Fatalf("a written timeline cannot be decoded: %v", err)
+			t.Fatalf("decode the encoded timeline: %v", err)
 		}
 		if again, left := inBlocks(back); !slices.EqualFunc(again, blocks, bytes.Equal) || !bytes.Equal(left, rest) {
-			t.Fatalf("written as %x %x, then as %x %x", blocks, rest, again, left)
+			t.Fatalf("encoded as %x %x, and after decoding as %x %x", blocks, rest, again, left)
 		}
 		next, err := events.New("urn:test", s1, &events.TurnAppended{Entries: []events.Entry{{Thread: "t1", Turn: events.Raw("1")}}})
 		if err == nil && h.Last() < events.MaxOffset {

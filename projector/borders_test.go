@@ -117,10 +117,10 @@ func (b *borders) holds(t *rapid.T, rec events.Record) {
 			t.Fatal(err)
 		}
 		if have, err := b.store.Get(t.Context(), m); err != nil || !bytes.Equal(have.Data, want.Data) {
-			t.Fatalf("%s of %s at %v: %v\n%s\nfrom nothing:\n%s", m.Fold, m.Subject, m.Offset, err, have.Data, want.Data)
+			t.Fatalf("%s of %s at %v: %v\n%s\nfrom the first record:\n%s", m.Fold, m.Subject, m.Offset, err, have.Data, want.Data)
 		}
 	}
 	if v, err := b.loader(&b.store).Verify(t.Context(), nil); err != nil || len(v.Findings) > 0 {
-		t.Fatalf("verification: %v %v", v.Findings, err)
+		t.Fatalf("verify: got findings %v, %v, want none", v.Findings, err)
 	}
 }

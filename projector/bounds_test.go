@@ -170,7 +170,7 @@ func TestBoundsOfBlobs(t *testing.T) {
 		size := int64(len(h.log[len(h.log)-1].Data))
 		projector.SetCheckAgain(t, func(_ string, again, distinct int64) error {
 			if distinct != size {
-				t.Fatalf("%d bytes are named, not %d", distinct, size)
+				t.Fatalf("the session names %d different bytes, want %d", distinct, size)
 			}
 			if again > 15*size {
 				return errors.New("again")
@@ -185,7 +185,7 @@ func TestBoundsOfBlobs(t *testing.T) {
 		loader := func() *projector.Loader { return (&projector.Loader{Source: h.log, Snapshots: store}).SetChunks(7, 3) }
 		want := mustBeAtHead(t, &projector.Loader{Source: h.log}, sub)
 		if n := len(want.Threads.Turns("main")); n != 120*10+16*2000 || len(want.Ledger.Rejected) != 120-16 {
-			t.Fatalf("%d turns, %d void records", n, len(want.Ledger.Rejected))
+			t.Fatalf("got %d turns and %d rejected records, want 33200 and 104", n, len(want.Ledger.Rejected))
 		}
 		for at := events.Offset(3); int(at) < len(h.log); at += 31 {
 			if _, err := loader().Keep(t.Context(), sub, at, ""); err != nil {
@@ -193,7 +193,7 @@ func TestBoundsOfBlobs(t *testing.T) {
 			}
 		}
 		if v, err := loader().Verify(t.Context(), nil); err != nil || len(v.Findings) > 0 {
-			t.Fatalf("%v %v", v.Findings, err)
+			t.Fatalf("verify: got findings %v, %v, want none", v.Findings, err)
 		}
 		var metas []snapshot.Meta
 		for m := range store.All(t.Context()) {
@@ -207,10 +207,10 @@ func TestBoundsOfBlobs(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := mustBeAtHead(t, loader(), sub); got.Threads.Hash() != want.Threads.Hash() || len(got.Ledger.Rejected) != len(want.Ledger.Rejected) {
-				t.Fatalf("without the chunk at %v: %d turns", m.Offset, len(got.Threads.Turns("main")))
+				t.Fatalf("without the chunk at %v: got %d turns, or other ones", m.Offset, len(got.Threads.Turns("main")))
 			}
 			if _, err := store.Get(t.Context(), m); err != nil {
-				t.Fatalf("the chunk at %v was not made again: %v", m.Offset, err)
+				t.Fatalf("the chunk at %v was not rebuilt: %v", m.Offset, err)
 			}
 		}
 	})
@@ -377,7 +377,7 @@ func (h *hostile) length(id string) int {
 	if n := o.Len("main"); n <= enough {
 		return n
 	}
-	h.t.Fatalf("%d turns of %d bytes of records", o.Len("main"), h.bytes(id, make(map[string]bool)))
+	h.t.Fatalf("records of %[2]d bytes made %[1]d turns", o.Len("main"), h.bytes(id, make(map[string]bool)))
 	return 0
 }
 
@@ -406,13 +406,13 @@ func (h *hostile) holds() {
 			"the snapshots": storedSize(ctx, h.log, sub),
 		} {
 			if n > limit {
-				h.t.Fatalf("%s of %s takes %d bytes, at most %d are in proportion to its records", what, id, n, limit)
+				h.t.Fatalf("%s of %s takes %d bytes, want at most %d in proportion to its records", what, id, n, limit)
 			}
 		}
 	}
 	for _, rec := range h.log {
 		if whole, err := h.loader().Whole(ctx, rec); err == nil && len(whole.Data) > maxWhole+len(rec.Data) {
-			h.t.Fatalf("%v is %d bytes, and %d when it is put together", rec.Offset, len(rec.Data), len(whole.Data))
+			h.t.Fatalf("record %v has %d bytes, and %d with its references resolved", rec.Offset, len(rec.Data), len(whole.Data))
 		}
 	}
 }

@@ -43,16 +43,16 @@ func TestDocument(t *testing.T) {
 	for at, want := range map[events.Offset]string{1: "one", 2: "one", 3: "", 4: "", 8: "two", 0: "two", 99: "two"} {
 		d, err := l.Document(t.Context(), recipe, at)
 		if err != nil || string(d.Data) != want || d.Data == nil || !d.Exists() {
-			t.Errorf("at %v: %q, %v, want %q", at, d.Data, err, want)
+			t.Errorf("at %v: got %q, %v, want %q", at, d.Data, err, want)
 		}
 	}
 	for _, at := range []events.Offset{5, 6, 7} {
 		if _, err := l.Document(t.Context(), recipe, at); !errors.Is(err, projector.ErrNotFound) {
-			t.Errorf("at %v: %v", at, err)
+			t.Errorf("at %v: got %v, want ErrNotFound", at, err)
 		}
 	}
 	if _, err := l.Document(t.Context(), events.Document("", "recipe", "r2"), 0); !errors.Is(err, projector.ErrNotFound) {
-		t.Errorf("never written: %v", err)
+		t.Errorf("never written: got %v, want ErrNotFound", err)
 	}
 	d, err := l.History(t.Context(), recipe)
 	if err != nil {
@@ -68,10 +68,10 @@ func TestDocument(t *testing.T) {
 		t.Errorf("revisions (-want +got):\n%s", diff)
 	}
 	if d.Last().Time != "2026-01-01T00:00:08.000Z" {
-		t.Errorf("the time is the log's: %s", d.Last().Time)
+		t.Errorf("got time %s, want that of the log", d.Last().Time)
 	}
 	if len(d.Rejected) != 2 || d.Rejected[0].Offset != 4 || d.Rejected[1].Offset != 6 {
-		t.Errorf("void: %v", d.Rejected)
+		t.Errorf("rejected: got %v, want @4 and @6", d.Rejected)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestDocumentPurged(t *testing.T) {
 		for at := events.Offset(0); at <= events.Offset(len(st.records)); at++ {
 			_, err := l().Document(t.Context(), recipe, at)
 			if slices.Contains(readable, at) != (err == nil) || err != nil && !errors.Is(err, projector.ErrNotFound) {
-				t.Errorf("%d records, at %v: %v", len(st.records), at, err)
+				t.Errorf("of %d records, at %v: got %v, want readable %v", len(st.records), at, err, readable)
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func TestDocumentDamaged(t *testing.T) {
 	l := &projector.Loader{Source: damaged{st.records, []events.Offset{2, 3}}}
 	d, err := l.Document(t.Context(), recipe, 2)
 	if hole, is := errors.AsType[*projector.HoleError](err); !is || hole.Damaged[0] != 2 || string(d.Data) != "one" || !slices.Equal(d.Damaged, []events.Offset{2}) {
-		t.Errorf("%q, damaged %v, %v", d.Data, d.Damaged, err)
+		t.Errorf("got %q, damaged %v, %v, want one with a hole at @2", d.Data, d.Damaged, err)
 	}
 }
 
@@ -186,12 +186,12 @@ func TestBlob(t *testing.T) {
 			got, err := projector.Blob(t.Context(), src, "default", sum, limit)
 			if c.reason == "" {
 				if err != nil || string(got) != content {
-					t.Errorf("%q, %v", got, err)
+					t.Errorf("got %q, %v, want %q", got, err, content)
 				}
 				return
 			}
 			if blob, ok := errors.AsType[*projector.BlobError](err); !ok || blob.Reason != c.reason || blob.Subject != doc {
-				t.Errorf("%q, %v, want %s", got, err, c.reason)
+				t.Errorf("got %q, %v, want reason %s", got, err, c.reason)
 			}
 		})
 	}
@@ -217,16 +217,16 @@ func TestReferences(t *testing.T) {
 	l := &projector.Loader{Source: st.records}
 	s := mustSession(t, l, s1, 0)
 	if turns := s.Threads.Turns("main"); len(turns) != 2 || string(turns[0].Raw) != `"a large turn"` || string(turns[1].Raw) != `"last"` {
-		t.Errorf("turns %v", turns)
+		t.Errorf("got turns %v, want a large turn and the last", turns)
 	}
 	if !slices.Equal(s.Damaged, []events.Offset{4}) || len(s.Ledger.Rejected) > 0 || s.Ledger.Unknown[0].Count != 1 {
-		t.Errorf("damaged %v, void %v, unknown %v", s.Damaged, s.Ledger.Rejected, s.Ledger.Unknown)
+		t.Errorf("damaged %v, rejected %v, unknown %v, want @4 damaged and 1 unknown", s.Damaged, s.Ledger.Rejected, s.Ledger.Unknown)
 	}
 	st.add(s1, &events.SessionRewound{To: 2})
 	l.Source = st.records
 	gone, err := l.Gone(t.Context(), mustSession(t, l, s1, 0))
 	if err != nil || len(gone) != 2 || !bytes.Equal(gone[0].Raw, []byte(`"a large turn"`)) {
-		t.Errorf("gone: %v, %v", gone, err)
+		t.Errorf("gone turns: got %v, %v, want 2", gone, err)
 	}
 }
 
@@ -252,9 +252,9 @@ func TestReferenceUnavailable(t *testing.T) {
 	away := errors.New("away")
 	l := &projector.Loader{Source: interrupted{st.records, events.Document("", events.KindBlob, sum), away}}
 	if _, err := l.Session(t.Context(), s1, 0); !errors.Is(err, away) {
-		t.Errorf("load: %v", err)
+		t.Errorf("load: got %v, want the error of the read", err)
 	}
 	if _, err := l.Verify(t.Context(), nil); !errors.Is(err, away) {
-		t.Errorf("verify: %v", err)
+		t.Errorf("verify: got %v, want the error of the read", err)
 	}
 }

@@ -71,10 +71,10 @@ func TestNewestIsOneRecord(t *testing.T) {
 		src := &tail{Records: longDocument(t, n)}
 		d, err := (&projector.Loader{Source: src}).Document(t.Context(), recipe, 0)
 		if err != nil || string(d.Data) != fmt.Sprintf("%04096d", n-1) || d.Head != events.Offset(n) {
-			t.Errorf("of %d: %v", n, err)
+			t.Errorf("of %d revisions: got another one, or %v", n, err)
 		}
 		if src.read != 1 {
-			t.Errorf("of %d: %d records are read", n, src.read)
+			t.Errorf("of %d revisions: read %d records, want 1", n, src.read)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestNewestBehindOthers(t *testing.T) {
 			for range 2 { // first folded, then with stored chunks
 				d, err := l.Document(t.Context(), recipe, 0)
 				if d == nil || d.Head != c.head || d.Last().Reason != c.reason || string(d.Data) != c.want || errors.Is(err, projector.ErrNotFound) != (c.want == "") {
-					t.Fatalf("%+v, %v", d, err)
+					t.Fatalf("got %+v, %v", d, err)
 				}
 			}
 		})
@@ -114,10 +114,10 @@ func TestNewestBehindOthers(t *testing.T) {
 	lost := &tail{Records: base[:599], lost: 600}
 	d, err := (&projector.Loader{Source: damaged{base, []events.Offset{600}}}).Document(t.Context(), recipe, 0)
 	if hole, is := errors.AsType[*projector.HoleError](err); !is || hole.Damaged[0] != 600 || string(d.Data) != content(598) || !slices.Equal(d.Damaged, []events.Offset{600}) {
-		t.Errorf("a damaged last record: %v, %v", d.Damaged, err)
+		t.Errorf("damaged last record: got damaged %v, %v, want the revision before with a hole at @600", d.Damaged, err)
 	}
 	if _, err := (&projector.Loader{Source: lost}).Document(t.Context(), recipe, 0); projector.Tolerate(err) != nil || lost.read < 599 {
-		t.Errorf("a lost last record: %d are read, %v", lost.read, err)
+		t.Errorf("lost last record: read %d records, %v, want all", lost.read, err)
 	}
 }
 
@@ -148,20 +148,20 @@ func mustAgree(t *rapid.T, l *projector.Loader, model testkit.DocumentModel, rec
 			continue // its content is determined by its id, or missing
 		}
 		if want.Readable(now.Recorded) != (err == nil) || err != nil && !errors.Is(err, projector.ErrNotFound) || d.Head != want.Last {
-			t.Fatalf("%s: head %v, %v, want %+v", sub, d.Head, err, want)
+			t.Fatalf("%s: got head %v, %v, want %+v", sub, d.Head, err, want)
 		}
 		if err == nil && !bytes.Equal(d.Data, want.Newest().Data) {
 			t.Fatalf("%s is %q, want %q", sub, d.Data, want.Newest().Data)
 		}
 		h, err := l.History(t.Context(), sub)
 		if err != nil || len(h.Rejected) != want.Rejected || h.Head != want.Last {
-			t.Fatalf("%s: head %v, %d void, %v, want %+v", sub, h.Head, len(h.Rejected), err, want)
+			t.Fatalf("%s: got head %v, %d rejected, %v, want %+v", sub, h.Head, len(h.Rejected), err, want)
 		}
 		var have []events.Offset
 		for i, rev := range h.Revisions {
 			have = append(have, rev.Offset)
 			if rev.Number != i+1 {
-				t.Fatalf("%s: revision %d has the number %d", sub, i+1, rev.Number)
+				t.Fatalf("%s: revision %d has number %d", sub, i+1, rev.Number)
 			}
 		}
 		var offsets []events.Offset
@@ -169,7 +169,7 @@ func mustAgree(t *rapid.T, l *projector.Loader, model testkit.DocumentModel, rec
 			offsets = append(offsets, rev.Offset)
 		}
 		if diff := cmp.Diff(offsets, have); diff != "" {
-			t.Fatalf("revisions of %s (-want +have):\n%s", sub, diff)
+			t.Fatalf("revisions of %s (-want +got):\n%s", sub, diff)
 		}
 		mustAgreeAt(t, l, sub, want, events.Offset(rapid.IntRange(1, int(now.Offset)).Draw(t, "at")), records)
 	}
@@ -193,21 +193,21 @@ func mustAgreeAt(t *rapid.T, l *projector.Loader, sub events.Subject, want *test
 	}
 	if there == nil || there.Type == events.TypeDocumentDeleted {
 		if !errors.Is(err, projector.ErrNotFound) || d.Data != nil {
-			t.Fatalf("%s at %v: %q, %v", sub, at, d.Data, err)
+			t.Fatalf("%s at %v: got %q, %v, want ErrNotFound", sub, at, d.Data, err)
 		}
 		return
 	}
 	if err != nil || !bytes.Equal(d.Data, there.Data) || d.Last().Offset != there.Offset {
-		t.Fatalf("%s at %v: %+v, %v, want %q", sub, at, d, err, there.Data)
+		t.Fatalf("%s at %v: got %+v, %v, want %q", sub, at, d, err, there.Data)
 	}
 	n := 0
 	for rev, err := range l.Revisions(t.Context(), sub, at) {
 		if err != nil || rev.Offset > at || n == 0 && rev.Offset != there.Offset {
-			t.Fatalf("%s at %v: revision %v, %v", sub, at, rev.Offset, err)
+			t.Fatalf("%s at %v: Revisions yielded %v, %v", sub, at, rev.Offset, err)
 		}
 		n++
 	}
 	if n != d.Last().Number {
-		t.Fatalf("%s at %v: %d revisions, the newest has the number %d", sub, at, n, d.Last().Number)
+		t.Fatalf("%s at %v: got %d revisions, but the newest has number %d", sub, at, n, d.Last().Number)
 	}
 }

@@ -71,10 +71,10 @@ func TestMail(t *testing.T) {
 				unread = append(unread, l.Offset)
 			}
 			if diff := cmp.Diff(c.open, open); diff != "" {
-				t.Errorf("open: %s", diff)
+				t.Errorf("open messages (-want +got):\n%s", diff)
 			}
 			if !slices.Equal(unread, c.unread) || b.Cursor() != c.cursor {
-				t.Errorf("unread %v, cursor %v, want %v and %v", unread, b.Cursor(), c.unread, c.cursor)
+				t.Errorf("got unread %v, cursor %v, want %v and %v", unread, b.Cursor(), c.unread, c.cursor)
 			}
 		})
 	}
@@ -95,19 +95,19 @@ func FuzzMessageMeta(f *testing.F) {
 		}
 		written, err := m.Encode()
 		if err != nil {
-			t.Fatalf("%q was read and cannot be written: %v", raw, err)
+			t.Fatalf("%q was parsed but cannot be encoded: %v", raw, err)
 		}
 		again, err := projector.ParseMessageMeta(written)
 		if err != nil {
-			t.Fatalf("%q became %q: %v", raw, written, err)
+			t.Fatalf("%q is encoded as %q, which cannot be parsed: %v", raw, written, err)
 		}
 		if diff := cmp.Diff(m, again, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("%q: %s", raw, diff)
+			t.Fatalf("%q, encoded and parsed again (-first +again):\n%s", raw, diff)
 		}
 		_ = m.Validate()
 		letters := projector.LettersOf(inboxFact(1, "b", inboxTurns(string(raw))))
 		if len(letters) != 1 || letters[0].Malformed != "" || letters[0].Recorded != (time.Time{}) {
-			t.Fatalf("%q as a message: %+v", raw, letters)
+			t.Fatalf("letters with meta %q: got %+v, want one that is not malformed", raw, letters)
 		}
 	})
 }
@@ -135,7 +135,7 @@ func TestNamesOfMessages(t *testing.T) {
 			}
 			set(&m, strings.Repeat("x", events.MaxIDLen+1))
 			if invalid, ok := errors.AsType[*events.InvalidError](m.Validate()); !ok || invalid.Field != field {
-				t.Errorf("%d bytes: %v, want an error of %s", events.MaxIDLen+1, invalid, field)
+				t.Errorf("%d bytes: got %v, want an *InvalidError of %s", events.MaxIDLen+1, invalid, field)
 			}
 		})
 	}

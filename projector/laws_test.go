@@ -62,15 +62,15 @@ func TestSessionFollowsTheDefinitions(t *testing.T) {
 		}
 		for _, r := range want.history {
 			if got.History.IsLive(r.Offset) != live[r.Offset] {
-				t.Errorf("%v: live is %v, want %v", r.Offset, got.History.IsLive(r.Offset), live[r.Offset])
+				t.Errorf("record %v: live is %v, want %v", r.Offset, got.History.IsLive(r.Offset), live[r.Offset])
 			}
 		}
 		if diff := cmp.Diff(want.stale, got.History.Stale()); diff != "" {
-			t.Errorf("late (-want +got):\n%s", diff)
+			t.Errorf("stale (-want +got):\n%s", diff)
 		}
 		for at := range want.rejected {
 			if at > want.ownFirst() && !slices.ContainsFunc(got.Ledger.Rejected, func(v projector.Rejected) bool { return v.Offset == at }) {
-				t.Errorf("%v is void and not listed", at)
+				t.Errorf("rejected record %v is not listed", at)
 			}
 		}
 	})
@@ -131,18 +131,18 @@ func TestVerifyFindsWhatIsSpoilt(t *testing.T) {
 			}
 		}
 		if list := verify(); len(list) > 0 {
-			t.Fatalf("sound snapshots: %v", list)
+			t.Fatalf("verify of sound snapshots: got %v, want nothing", list)
 		}
 		if m, what := spoilPart(t, store); what != "" && (what != "removed" || m.Fold != projector.SessionFold) {
 			if list := verify(); len(list) == 0 {
-				t.Fatalf("%s at %v is %s, and verify finds nothing", m.Fold, m.Offset, what)
+				t.Fatalf("%s at %v is %s, but verify found nothing", m.Fold, m.Offset, what)
 			}
 		}
 		if _, err := loader().Rebuild(t.Context(), projector.Policy{Records: 1}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if list := verify(); len(list) > 0 {
-			t.Fatalf("after a rebuild: %v", list)
+			t.Fatalf("verify after a rebuild: got %v, want nothing", list)
 		}
 		mustEqualLoads(t, log, loader(), drawRecord(t, log))
 	})
@@ -270,7 +270,7 @@ func TestRewindUndoRedo(t *testing.T) {
 			p, err := s.Rewind(to, "")
 			log = rewinding(t, log, sub, p, err)
 			if got := hash(); got != want {
-				t.Fatalf("after a rewind to %v the threads are not those there", to)
+				t.Fatalf("the threads after a rewind to %v differ from those at that offset", to)
 			}
 			states = append(states, want)
 		}
@@ -278,14 +278,14 @@ func TestRewindUndoRedo(t *testing.T) {
 			p, err := head().Undo()
 			log = rewinding(t, log, sub, p, err)
 			if hash() != states[i] {
-				t.Fatalf("undo %d does not give the state back", n-i)
+				t.Fatalf("undo %d did not restore the threads", n-i)
 			}
 		}
 		for i := 1; i <= n; i++ {
 			p, err := head().Redo()
 			log = rewinding(t, log, sub, p, err)
 			if hash() != states[i] {
-				t.Fatalf("redo %d does not bring the state back", i)
+				t.Fatalf("redo %d did not restore the threads", i)
 			}
 		}
 		// A rewind in between prevents redo, but not undo.
@@ -295,12 +295,12 @@ func TestRewindUndoRedo(t *testing.T) {
 		p, err = head().Rewind(head().History.First(), "")
 		log = rewinding(t, log, sub, p, err)
 		if _, err := head().Redo(); !errors.Is(err, projector.ErrNothingToRedo) {
-			t.Fatalf("redo after another rewind: %v", err)
+			t.Fatalf("redo after another rewind: got %v, want ErrNothingToRedo", err)
 		}
 		p, err = head().Undo()
 		log = rewinding(t, log, sub, p, err)
 		if hash() != before {
-			t.Fatal("undo of the rewind after an undo does not give the state back")
+			t.Fatal("undo of a rewind after an undo did not restore the threads")
 		}
 	})
 }
@@ -324,7 +324,7 @@ func TestForkEqualsParent(t *testing.T) {
 			t.Fatalf("threads (-parent +fork):\n%s", diff)
 		}
 		if len(got.Ledger.Runs)+len(got.Ledger.Costs)+len(got.Ledger.Stack) > 0 {
-			t.Fatal("runs, cost or stack came along")
+			t.Fatal("the fork has runs, costs or a stack of its parent")
 		}
 	})
 }
@@ -364,7 +364,7 @@ func TestRewindStack(t *testing.T) {
 			top := s.Ledger.Stack[i]
 			add(&events.SessionRewound{To: top.At, Checkpoint: top.ID})
 			if load().Threads.Hash() != before[i] {
-				t.Fatalf("rewind %d does not give the threads back", n-i)
+				t.Fatalf("rewind %d did not restore the threads", n-i)
 			}
 		}
 		stack := load().Ledger.Stack
@@ -374,7 +374,7 @@ func TestRewindStack(t *testing.T) {
 		}
 		add(p)
 		if got := load().Ledger.Stack; len(got) != len(stack)+1 || got[len(got)-1].ID != "push-0" {
-			t.Fatalf("after undo the stack is %v", got)
+			t.Fatalf("stack after undo: got %v, want push-0 on top again", got)
 		}
 	})
 }
@@ -441,7 +441,7 @@ func TestUnknownVoidAndCost(t *testing.T) {
 		without := slices.DeleteFunc(slices.Clone(log), func(r events.Record) bool {
 			rejected := slices.ContainsFunc(s.Ledger.Rejected, func(v projector.Rejected) bool { return v.Offset == r.Offset })
 			if rejected && r.Validate() == nil && !projector.CanBeRejected(r.Event) {
-				t.Fatalf("%s at %v is void, and cannot be", r.Type, r.Offset)
+				t.Fatalf("%s at %v is rejected, but CanBeRejected is false", r.Type, r.Offset)
 			}
 			return r.Subject == sub && (rejected || !events.IsKnown(r.Type)) && r.Offset != s.History.First()
 		})
@@ -463,13 +463,13 @@ func TestUnknownVoidAndCost(t *testing.T) {
 			sum.Add(sum, usd)
 		}
 		if got, _ := s.Ledger.Spent().USD.Rat(); got.Cmp(sum) != 0 {
-			t.Fatalf("spent %v, the events say %v", got, sum)
+			t.Fatalf("spent %v, want %v by the events", got, sum)
 		}
 		// If a rewind or a producer names the offset of a removed record, the last record before it counts. It is live
 		// in the same list.
 		clean := mustLoad(t, &projector.Loader{Source: without}, sub, 0)
 		if s.Threads.Hash() != clean.Threads.Hash() {
-			t.Fatal("unknown or void events changed the threads")
+			t.Fatal("unknown or rejected events changed the threads")
 		}
 	})
 }

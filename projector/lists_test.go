@@ -67,25 +67,25 @@ func TestWhole(t *testing.T) {
 		3: `{ "messages":[{"a": 1},"b",[],3.0], "x": {"messages":[]} }`, 6: `["d"]`, 7: `{"a":[[{"a": 1}]]}`, 8: `{"m":[{"a": 1},"b",3.0,"d"]}`, 12: `{"no": "lists"}`,
 	} {
 		if got, err := wholeRecord(t, *log, at); err != nil || got != want {
-			t.Errorf("%v: %s, %v, want %s", at, got, err, want)
+			t.Errorf("record %v: got %s, %v, want %s", at, got, err, want)
 		}
 	}
 	for at, want := range map[events.Offset]string{9: `lists turns 0 to 1 of thread "n", which has 0`, 11: `lists turn 4 of thread "m", which is no JSON`} {
 		_, err := wholeRecord(t, *log, at)
 		if damage, ok := errors.AsType[*events.DamageError](err); !ok || damage.Offset != at || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %v, want %s", at, err, want)
+			t.Errorf("record %v: got %v, want %s", at, err, want)
 		}
 	}
 	// Lists that cannot be resolved have no effect and are listed as rejected.
 	s := mustFold(t, *log, s1)
 	if v := s.Ledger.Rejected; len(v) != 1 || v[0].Offset != 9 || v[0].Reason != `lists turns up to 1 of thread "n", which has 0` || len(s.Ledger.Run(run).Results) != 1 {
-		t.Errorf("void: %+v", v)
+		t.Errorf("rejected: got %+v, want @9", v)
 	}
 	// The inherited records of a fork are complete too.
 	mustAddTo(t, log, s2, 20, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 8}})
 	mustAddTo(t, log, s2, 21, &events.RunStarted{Run: run, Raw: events.Raw(`[]`), Lists: events.Lists{"": {{Thread: "m", From: 3, To: 4}}}})
 	if got, err := wholeRecord(t, *log, 21); err != nil || got != `["d"]` {
-		t.Errorf("in a fork: %s, %v", got, err)
+		t.Errorf("in a fork: got %s, %v, want [\"d\"]", got, err)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestOnlyGrew(t *testing.T) {
 			t.Fatal(err)
 		}
 		if have := o.OnlyGrew("m"); have != c.want {
-			t.Errorf("%s: it only grew: %v", name, have)
+			t.Errorf("%s: OnlyGrew is %v, want %v", name, have, c.want)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func TestListsGiveTheBytesBack(t *testing.T) {
 			mustAddTo(t, log, s1, at+1, &events.SessionRewound{To: 1})
 		}
 		if got, err := wholeRecord(t, *log, at); err != nil || got != raw.String() {
-			rt.Fatalf("%s, %v, want %s", got, err, raw.String())
+			rt.Fatalf("got %s, %v, want %s", got, err, raw.String())
 		}
 	})
 }

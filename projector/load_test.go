@@ -78,14 +78,14 @@ func TestSnapshotDiscarded(t *testing.T) {
 			for range 2 { // the second load logs nothing
 				want := mustSession(t, &projector.Loader{Source: log}, s1, at)
 				if got := mustSession(t, l, s1, at); !bytes.Equal(encoded(t, got), encoded(t, want)) {
-					t.Errorf("loaded\n%s\nwant\n%s", encoded(t, got), encoded(t, want))
+					t.Errorf("got session\n%s\nwant\n%s", encoded(t, got), encoded(t, want))
 				}
 			}
 			if list := w.all(); len(list) != 1 || !strings.Contains(list[0], "snapshot discarded") || !strings.Contains(list[0], c.reason) {
-				t.Errorf("warnings: %q, want one about %q", list, c.reason)
+				t.Errorf("got warnings %q, want one about %q", list, c.reason)
 			}
 			if left := snapshotOffsets(t, store, s1); len(left) > 0 {
-				t.Errorf("%v are left", left)
+				t.Errorf("snapshots %v are left, want none", left)
 			}
 		})
 	}
@@ -124,13 +124,13 @@ func TestSnapshotFileChanged(t *testing.T) {
 	l := &projector.Loader{Source: log, Snapshots: files, Logger: w.logger()}
 	want := mustSession(t, &projector.Loader{Source: log}, s1, 0)
 	if got := mustSession(t, l, s1, 0); !bytes.Equal(encoded(t, got), encoded(t, want)) {
-		t.Error("the load is wrong")
+		t.Error("the session differs from one loaded without snapshots")
 	}
 	if list := w.all(); len(list) != 1 || !strings.Contains(list[0], "hash") {
-		t.Errorf("warnings: %q", list)
+		t.Errorf("got warnings %q, want one about the hash", list)
 	}
 	if left := snapshotOffsets(t, files, s1); len(left) > 0 {
-		t.Errorf("%v are left", left)
+		t.Errorf("snapshots %v are left, want none", left)
 	}
 }
 
@@ -152,10 +152,10 @@ func TestSnapshotNextBest(t *testing.T) {
 	l := &projector.Loader{Source: log, Snapshots: store, Logger: w.logger()}
 	s := mustSession(t, l, s1, 0)
 	if turns := s.Threads.Turns("main"); len(turns) != 3 || string(turns[2].Raw) != `"four"` {
-		t.Errorf("turns %v", turns)
+		t.Errorf("got turns %v, want 3 up to four", turns)
 	}
 	if left := snapshotOffsets(t, store, s1); !slices.Equal(left, []int{2, 4}) || len(w.all()) != 2 {
-		t.Errorf("left %v, warnings %q", left, w.all())
+		t.Errorf("snapshots %v are left with warnings %q, want @2 and @4 with 2 warnings", left, w.all())
 	}
 }
 
@@ -171,12 +171,12 @@ func TestHeadThatDoesNotAddUp(t *testing.T) {
 	}
 	const turns = `"turns":{"main":[0,3]}`
 	if !bytes.Contains(head.Data, []byte(turns)) {
-		t.Fatalf("%s has no %s", head.Data, turns)
+		t.Fatalf("head %s has no %s", head.Data, turns)
 	}
 	for _, other := range []string{"[1,3]", "[0,-1]", "[0,2]", "[-1,4]", "[3,9223372036854775807]"} {
 		data := bytes.Replace(head.Data, []byte(turns), []byte(`"turns":{"main":`+other+`}`), 1)
 		if _, err := l.DecodeHead(data); err == nil {
-			t.Errorf("%s is taken", data)
+			t.Errorf("head %s was decoded", data)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func FuzzDecodeHead(f *testing.F) {
 				return // its parts are missing
 			}
 			if _, err := l.DecodeHead(more); err != nil {
-				t.Fatalf("%s\nis read, and written as\n%s\nwhich is not: %v", data, more, err)
+				t.Fatalf("%s\nwas decoded, and encoded again as\n%s\nwhich was not: %v", data, more, err)
 			}
 		}
 	})
@@ -217,16 +217,16 @@ func TestDamagedRecords(t *testing.T) {
 	log := damaged{tale(t), []events.Offset{2, 3, 7}}
 	s := mustSession(t, &projector.Loader{Source: log}, s1, 0)
 	if !slices.Equal(s.Damaged, []events.Offset{2, 7}) {
-		t.Errorf("damaged %v", s.Damaged)
+		t.Errorf("got damaged %v, want @2 and @7", s.Damaged)
 	}
 	if turns := s.Threads.Turns("main"); len(turns) != 1 || string(turns[0].Raw) != `"two"` {
-		t.Errorf("turns %v", turns)
+		t.Errorf("got turns %v, want two", turns)
 	}
 	if _, err := (&projector.Loader{Source: log, Snapshots: &snapshot.Mem{}}).Keep(t.Context(), s1, 0, ""); err == nil {
-		t.Error("a snapshot would hide the damage")
+		t.Error("Keep stored a snapshot of a damaged session")
 	}
 	if s := mustSession(t, &projector.Loader{Source: log}, s1, 2); !slices.Equal(s.Damaged, []events.Offset{2}) || s.Offset() != 1 {
-		t.Errorf("at @2: damaged %v, at %v", s.Damaged, s.Offset())
+		t.Errorf("at @2: got damaged %v, offset %v, want @2 and 1", s.Damaged, s.Offset())
 	}
 }
 
@@ -236,15 +236,15 @@ func TestAllDamaged(t *testing.T) {
 	l := &projector.Loader{Source: log}
 	s := mustSession(t, l, s2, 0)
 	if s.Offset() != 0 || len(s.Damaged) != 1 {
-		t.Errorf("at %v, damaged %v", s.Offset(), s.Damaged)
+		t.Errorf("got offset %v, damaged %v, want 0 and 1 record", s.Offset(), s.Damaged)
 	}
 	for _, text := range []string{"@3", "#1", "~1", "2026-01-01", "-1m", "e:event-3"} {
 		if _, err := resolve(t.Context(), l, s, text); !errors.Is(err, projector.ErrNotFound) {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: got %v, want ErrNotFound", text, err)
 		}
 	}
 	if _, err := s.Rewind(3, ""); !errors.Is(err, projector.ErrNotFound) {
-		t.Errorf("rewind: %v", err)
+		t.Errorf("rewind: got %v, want ErrNotFound", err)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestForkOfDamaged(t *testing.T) {
 	st.add(fork, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 5}})
 	s := mustSession(t, &projector.Loader{Source: damaged{st.records, []events.Offset{4}}}, fork, 0)
 	if !slices.Equal(s.Damaged, []events.Offset{4}) || len(s.Threads.Turns("main")) != 2 {
-		t.Errorf("damaged %v, turns %v", s.Damaged, s.Threads.Turns("main"))
+		t.Errorf("got damaged %v, turns %v, want @4 and 2 turns", s.Damaged, s.Threads.Turns("main"))
 	}
 }
 
@@ -271,16 +271,16 @@ func TestForkIsKeptWhenFirstLoaded(t *testing.T) {
 		return mustSession(t, (&projector.Loader{Source: st.records, Snapshots: store, ReadOnly: readOnly}).SetChunks(2, 2), fork, 0)
 	}
 	if load(true); store.puts > 0 {
-		t.Errorf("%d puts by one who only reads", store.puts)
+		t.Errorf("a read-only loader stored %d parts", store.puts)
 	}
 	load(false)
 	if got := snapshotOffsets(t, store, fork); !slices.Equal(got, []int{9}) {
-		t.Errorf("after the first load there are %v", got)
+		t.Errorf("snapshots after the first load: got %v, want @9", got)
 	}
 	puts := store.puts
 	st.records = st.records[len(st.records)-2:] // the snapshot covers the rest
 	if s := load(false); store.puts != puts || len(s.Threads.Turns("main")) != 4 {
-		t.Errorf("%d more puts, turns %v", store.puts-puts, s.Threads.Turns("main"))
+		t.Errorf("the second load stored %d parts and has turns %v, want 0 and 4 turns", store.puts-puts, s.Threads.Turns("main"))
 	}
 }
 
@@ -336,18 +336,18 @@ func TestChunkDiscarded(t *testing.T) {
 				want := mustSession(t, &projector.Loader{Source: log}, s1, 0)
 				for range 2 {
 					if got := mustSession(t, loader(), s1, 0); !bytes.Equal(encoded(t, got), encoded(t, want)) {
-						t.Error("the load is wrong")
+						t.Error("the session differs from one loaded without snapshots")
 					}
 				}
 				if list := w.all(); len(list) != 1 || !strings.Contains(list[0], "discarded") {
-					t.Errorf("warnings: %q", list)
+					t.Errorf("got warnings %q, want one about the discarded part", list)
 				}
 				if left := snapshotOffsets(t, files, s1); !slices.Equal(left, c.left) {
-					t.Errorf("there are the heads %v, want %v", left, c.left)
+					t.Errorf("got heads %v, want %v", left, c.left)
 				}
 				after, _ := os.ReadFile(path)
 				if same := bytes.Equal(before, after); same != (name == "chunk") {
-					t.Errorf("the %s is as it was: %v", name, same)
+					t.Errorf("the %s was restored: %v", name, same)
 				}
 			})
 		}

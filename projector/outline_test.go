@@ -113,7 +113,7 @@ func lastTurns(tb testing.TB, src longLog, st snapshot.Store) {
 	}
 	turns, err := o.Last(tb.Context(), events.MainThread, 50)
 	if err != nil || len(turns) != 50 || o.Len(events.MainThread) != src.records-src.records/5 {
-		tb.Fatalf("%d turns of %d, %v", len(turns), o.Len(events.MainThread), err)
+		tb.Fatalf("got %d of %d turns, %v, want 50", len(turns), o.Len(events.MainThread), err)
 	}
 	n := src.records
 	for _, turn := range slices.Backward(turns) {
@@ -121,7 +121,7 @@ func lastTurns(tb testing.TB, src longLog, st snapshot.Store) {
 			n--
 		}
 		if string(turn.Raw) != string(longTurn(n)) || int(turn.Offset) != n {
-			tb.Fatalf("turn of %v is %.20s, want that of %d", turn.Offset, turn.Raw, n)
+			tb.Fatalf("turn at %v is %.20s, want the one at %d", turn.Offset, turn.Raw, n)
 		}
 		n--
 	}
@@ -140,7 +140,7 @@ func TestLastTurnsReadLittle(t *testing.T) {
 		lastTurns(t, src, st)
 		runtime.ReadMemStats(&after)
 		if n := src.read.Load(); n != 150 {
-			t.Errorf("%d records were read, want those behind the snapshot", n)
+			t.Errorf("read %d records, want the 150 after the snapshot", n)
 		}
 		return st.read.Load(), int64(after.TotalAlloc - before.TotalAlloc)
 	}
@@ -152,10 +152,10 @@ func TestLastTurnsReadLittle(t *testing.T) {
 	large, allocated := cost(many + 150)
 	t.Logf("%d bytes read of 12,500 records, %d of %d; %d allocated", small, large, many, allocated)
 	if large > 400<<10 || large > 2*small+64<<10 {
-		t.Errorf("%d bytes are read of the snapshots of 12,500 records, %d of %d", small, large, many)
+		t.Errorf("read %d bytes of the snapshots of 12,500 records, and %d bytes of %d records", small, large, many)
 	}
 	if allocated > 8<<20 {
-		t.Errorf("%d bytes are allocated", allocated)
+		t.Errorf("allocated %d bytes, want at most 8 MiB", allocated)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestSnapshotsReadWhatIsNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if records, bytes := src.read.Load(), st.read.Load(); records != 200 || bytes > 256<<10 {
-		t.Errorf("%d records and %d bytes were read to keep 200 more", records, bytes)
+		t.Errorf("read %d records and %d bytes of snapshots to keep 200 more records", records, bytes)
 	}
 	src = longLog{records: 50_201, read: new(atomic.Int64), back: 25_003}
 	st.read.Store(0)
@@ -178,10 +178,10 @@ func TestSnapshotsReadWhatIsNew(t *testing.T) {
 	}
 	turns, err := o.Last(t.Context(), events.MainThread, 1)
 	if err != nil || o.Len(events.MainThread) != 25_003-5000 || len(turns) != 1 || turns[0].Offset != 25_003 {
-		t.Errorf("%d turns, the last are %v, %v", o.Len(events.MainThread), turns, err)
+		t.Errorf("got %d turns, the last is %v, %v, want 20003 up to @25003", o.Len(events.MainThread), turns, err)
 	}
 	if records, bytes := src.read.Load(), st.read.Load(); records > 1+256 || bytes > 1<<20 {
-		t.Errorf("%d records and %d bytes were read to rewind", records, bytes)
+		t.Errorf("read %d records and %d bytes of snapshots to rewind, want at most 257 and 1 MiB", records, bytes)
 	}
 }
 
@@ -192,10 +192,10 @@ func TestSnapshotFarBackWritesNoChunks(t *testing.T) {
 	l := &projector.Loader{Source: src, Snapshots: st}
 	m, err := l.Keep(t.Context(), long, 10_005, "rewind target")
 	if err != nil || m.Offset != 10_005 {
-		t.Fatalf("%v, %v", m, err)
+		t.Fatalf("keep: got %v, %v, want @10005", m, err)
 	}
 	if n := st.written.Load(); n > 256<<10 {
-		t.Errorf("%d bytes were written", n)
+		t.Errorf("wrote %d bytes, want at most 256 KiB", n)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestSnapshotsTakeLittleMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if used := int64(peak) - int64(before.HeapAlloc); puts < records/333 || used > 8<<20 {
-		t.Errorf("%d bytes are held to store %d chunks of %d bytes", used, puts, st.written.Load())
+		t.Errorf("used %d bytes of memory to store %d chunks of %d bytes", used, puts, st.written.Load())
 	}
 }
 
@@ -249,7 +249,7 @@ func TestSnapshotsAreLinear(t *testing.T) {
 	half, whole := written(20_000), written(40_000)
 	t.Logf("%d bytes for 20,000 records, %d for 40,000: %.3f times", half, whole, float64(whole)/float64(half))
 	if whole > 2*half+half/50 {
-		t.Errorf("%d bytes for 20,000 records, %d for 40,000", half, whole)
+		t.Errorf("stored %d bytes for 20,000 records, and %d for 40,000, want twice as many", half, whole)
 	}
 }
 
@@ -290,14 +290,14 @@ func TestOutlineEqualsSession(t *testing.T) {
 			spoilPart(t, store)
 		}
 		if !slices.Equal(want.Threads.Names(), got.Names()) || want.Offset() != got.Offset() || want.History.First() != got.First() || !slices.Equal(want.History.Stale(), got.Stale()) {
-			t.Fatalf("%v at %v, %v; want %v at %v, %v", got.Names(), got.Offset(), got.Stale(), want.Threads.Names(), want.Offset(), want.History.Stale())
+			t.Fatalf("got threads %v at %v, stale %v; want %v at %v, stale %v", got.Names(), got.Offset(), got.Stale(), want.Threads.Names(), want.Offset(), want.History.Stale())
 		}
 		for _, name := range want.Threads.Names() {
 			all := want.Threads.Turns(name)
 			from, to := rapid.IntRange(0, len(all)).Draw(t, "from"), rapid.IntRange(0, len(all)+1).Draw(t, "to")
 			turns, err := got.Turns(t.Context(), name, from, to)
 			if err != nil || fmt.Sprint(turns) != fmt.Sprint(append([]projector.Turn(nil), all[from:max(from, min(to, len(all)))]...)) || got.Len(name) != len(all) || string(got.Meta(name)) != string(want.Threads[name].Meta) {
-				t.Fatalf("turns %d to %d of %s: %v, %v; want %v of %d", from, to, name, turns, err, all, got.Len(name))
+				t.Fatalf("turns %d to %d of %s: got %v, %v; want those of %v; length %d", from, to, name, turns, err, all, got.Len(name))
 			}
 		}
 		for _, text := range []string{"", "start", fmt.Sprintf("@%d", rapid.IntRange(1, 60).Draw(t, "at")), fmt.Sprintf("#%d", rapid.IntRange(1, 6).Draw(t, "turn")),
@@ -309,7 +309,7 @@ func TestOutlineEqualsSession(t *testing.T) {
 			a, aErr := (&projector.Loader{Source: log}).Resolve(t.Context(), want, p)
 			b, bErr := got.Resolve(t.Context(), p)
 			if a != b || fmt.Sprint(aErr) != fmt.Sprint(bErr) {
-				t.Fatalf("%s is %v, %v of the session and %v, %v of the outline", text, a, aErr, b, bErr)
+				t.Fatalf("%s: got %v, %v for the session, but %v, %v for the outline", text, a, aErr, b, bErr)
 			}
 		}
 	})
@@ -344,7 +344,7 @@ func TestOutlineMissingPosition(t *testing.T) {
 	}
 	const want = "session s1 has no position ~1: there is no record before these turns"
 	if _, err := o.Resolve(t.Context(), p); !errors.Is(err, projector.ErrNotFound) || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
@@ -352,16 +352,16 @@ func TestOutlineMissingPosition(t *testing.T) {
 func TestOutlineOfNothing(t *testing.T) {
 	l := &projector.Loader{Source: tale(t)}
 	if _, err := l.Outline(t.Context(), events.Session("", "nobody"), 0); !errors.Is(err, projector.ErrNotFound) {
-		t.Errorf("outline: %v", err)
+		t.Errorf("outline of a missing session: got %v, want ErrNotFound", err)
 	}
 	o, err := l.Outline(t.Context(), s1, 0)
 	if err != nil || o.Subject() != s1 || o.Ledger().Kind != events.KindConversation || len(o.Damaged()) > 0 {
-		t.Fatalf("%v, %v", o, err)
+		t.Fatalf("outline: got %v, %v, want session s1", o, err)
 	}
 	if turns, err := o.Last(t.Context(), "nothing", 3); err != nil || len(turns) > 0 || o.Len("nothing") != 0 || o.Meta("nothing") != nil {
-		t.Errorf("%v, %v", turns, err)
+		t.Errorf("last turns of a missing thread: got %v, %v, want none", turns, err)
 	}
 	if turns, err := o.Last(t.Context(), "main", 99); err != nil || len(turns) != 3 {
-		t.Errorf("%v, %v", turns, err)
+		t.Errorf("last 99 turns of main: got %v, %v, want 3", turns, err)
 	}
 }

@@ -35,7 +35,7 @@ func TestPatientViewRestsUntilTheLogIsQuiet(t *testing.T) {
 		time.Sleep(3 * quiet)
 		v.has(t, want...)
 		if v.commits != 1 {
-			t.Errorf("%d commits, want one for the whole burst", v.commits)
+			t.Errorf("got %d commits, want 1 for the whole burst", v.commits)
 		}
 		mustPut(t, l, s2, "z")
 		time.Sleep(3 * quiet)
@@ -88,7 +88,7 @@ func TestWaiterEndsTheRest(t *testing.T) {
 				t.Fatal(err)
 			}
 			if took := time.Since(begun); took > 50*time.Millisecond {
-				t.Errorf("waited for %v", took)
+				t.Errorf("Wait took %v, want at most 50ms", took)
 			}
 		}
 		v.has(t, "a", "b")
@@ -120,7 +120,7 @@ func TestPatientViewPassesDamage(t *testing.T) {
 		follows := b.follows.Load()
 		time.Sleep(time.Minute)
 		if more := b.follows.Load() - follows; more > 1 {
-			t.Errorf("it woke up %d times", more)
+			t.Errorf("the idle runner started %d reads, want at most 1", more)
 		}
 		mustPut(t, l, s1, "c")
 		time.Sleep(3 * quiet)
@@ -168,19 +168,19 @@ func TestViewStandsAsideForALargeSeries(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 			if have := v.count(); have != 1+10*n {
-				t.Errorf("%d records are shown beside a series, want %d", have, 1+10*n)
+				t.Errorf("the view shows %d records during a series, want %d", have, 1+10*n)
 			}
 			mustPut(t, l, s1, time.Now().String())
 			time.Sleep(15 * time.Millisecond)
 			if have := v.count(); have != 1+10*(n+1) {
-				t.Errorf("%d records are shown after a tenth of a second, want %d", have, 1+10*(n+1))
+				t.Errorf("the view shows %d records after a tenth of a second, want %d", have, 1+10*(n+1))
 			}
 		}
 		b.now.Store(false)
 		mustPut(t, l, s1, "z")
 		time.Sleep(5 * time.Millisecond)
 		if have := v.count(); have != 32 {
-			t.Errorf("%d records are shown behind the series, want 32", have)
+			t.Errorf("the view shows %d records after the series, want 32", have)
 		}
 	})
 }
@@ -199,7 +199,7 @@ func TestNobodyWaitsForALargeSeries(t *testing.T) {
 				t.Fatal(err)
 			}
 			if took := time.Since(begun); took > 5*time.Millisecond {
-				t.Errorf("waited for %v", took)
+				t.Errorf("took %v, want at most 5ms", took)
 			}
 		}
 	})
@@ -218,18 +218,18 @@ func TestViewTakesManyAtATime(t *testing.T) {
 				time.Sleep(time.Second / time.Duration(x.perSecond))
 			}
 			if n := v.committed(); n < x.low || n > x.high {
-				t.Errorf("%d commits for a second of %d records, want %d to %d", n, x.perSecond, x.low, x.high)
+				t.Errorf("got %d commits for %d records in a second, want %d to %d", n, x.perSecond, x.low, x.high)
 			}
 			time.Sleep(2 * quiet)
 			if have := v.count(); have != x.perSecond {
-				t.Errorf("%d records are shown, want %d", have, x.perSecond)
+				t.Errorf("the view shows %d records, want %d", have, x.perSecond)
 			}
 			mustPut(t, l, s1, "last") // it is quiet again
 			time.Sleep(200 * time.Millisecond)
 			mustPut(t, l, s1, "one more")
 			time.Sleep(5 * time.Millisecond)
 			if have := v.count(); have != x.perSecond+2 {
-				t.Errorf("%d records are shown once it is quiet, want %d", have, x.perSecond+2)
+				t.Errorf("the view shows %d records in a quiet log, want %d", have, x.perSecond+2)
 			}
 		})
 	}

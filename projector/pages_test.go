@@ -78,17 +78,17 @@ func TestShortenedTimeline(t *testing.T) {
 			}
 			got.shorten()
 			if got.Footprint() > 100_000 {
-				t.Fatalf("seed %d: %d bytes after %d records", seed, got.Footprint(), i)
+				t.Fatalf("seed %d: footprint of %d bytes after %d records, want at most 100000", seed, got.Footprint(), i)
 			}
 		}
 		got.equals(t, want)
 		if got.reads == 0 {
-			t.Errorf("seed %d: no record looks back far", seed)
+			t.Errorf("seed %d: no older page was read", seed)
 		}
 		for at := events.Offset(1); at <= want.Last(); at += 37 {
 			w, _ := looksBack(want, at)
 			if g, err := looksBack(got.Timeline, at); g != w || err != nil {
-				t.Fatalf("seed %d: at %v it has %s, want %s: %v", seed, at, g, w, err)
+				t.Fatalf("seed %d: at %v: got %s, want %s: %v", seed, at, g, w, err)
 			}
 		}
 		for _, at := range []events.Offset{1, 700, want.Last() / 2, want.Last()} {
@@ -128,7 +128,7 @@ func TestTimelineWithAFailingReader(t *testing.T) {
 			t.Helper()
 			for err := do(); err != nil; err = do() {
 				if failed++; !errors.Is(err, flaky) || !strings.Contains(err.Error(), "block ") || !strings.Contains(err.Error(), s1.Name()) {
-					t.Fatalf("seed %d: %v", seed, err)
+					t.Fatalf("seed %d: got error %v, want it to name block and session", seed, err)
 				}
 			}
 		}
@@ -137,7 +137,7 @@ func TestTimelineWithAFailingReader(t *testing.T) {
 				length, turns, rest := got.Len(), got.Turns(), got.Rest() // Rest contains the stale records
 				_, err := got.Add(f)
 				if err != nil && (got.Len() != length || got.Turns() != turns || !bytes.Equal(got.Rest(), rest)) {
-					t.Fatalf("seed %d: record %v has changed something and failed", seed, f.Offset)
+					t.Fatalf("seed %d: record %v failed but changed the timeline", seed, f.Offset)
 				}
 				return err
 			})
@@ -151,7 +151,7 @@ func TestTimelineWithAFailingReader(t *testing.T) {
 			again(func() error {
 				g, err := looksBack(got.Timeline, at)
 				if err == nil && g != w {
-					t.Fatalf("seed %d: at %v it has %s, want %s", seed, at, g, w)
+					t.Fatalf("seed %d: at %v: got %s, want %s", seed, at, g, w)
 				}
 				return err
 			})
@@ -160,7 +160,7 @@ func TestTimelineWithAFailingReader(t *testing.T) {
 		again(func() error {
 			err := fork.Inherit(got.Timeline, want.Last()/2)
 			if err != nil && fork.Len() > 0 {
-				t.Fatalf("seed %d: half a fork", seed)
+				t.Fatalf("seed %d: a failed fork has records", seed)
 			}
 			return err
 		})
@@ -168,7 +168,7 @@ func TestTimelineWithAFailingReader(t *testing.T) {
 			t.Fatalf("seed %d: the fork differs", seed)
 		}
 		if failed < 10 {
-			t.Errorf("seed %d: %d reads failed", seed, failed)
+			t.Errorf("seed %d: %d reads failed, want at least 10", seed, failed)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func TestTimelineWithWrongBlocks(t *testing.T) {
 		stored, _ := inBlocks(h)
 		h.Shorten(func(n int) ([]byte, error) { return read(stored, n), nil })
 		if at, err := h.At(300); err == nil || !strings.Contains(err.Error(), "block 0 of the history of "+s1.Name()) {
-			t.Errorf("%s: %v, %v", name, at, err)
+			t.Errorf("%s: got %v, %v, want an error that names block and session", name, at, err)
 		}
 	}
 }

@@ -22,14 +22,14 @@ func TestParsePosition(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 		if want := text; p.String() != want && (want != "" || p.String() != "head") {
-			t.Errorf("%q is spelled %q", text, p.String())
+			t.Errorf("String of position %q is %q", text, p.String())
 		}
 	}
 	for _, text := range []string{"@", "@x", "@-1", "@9007199254740992", "@@1", "#", "#0", "#-1", "#x", "~", "~-1", "~x", "x#", "HEAD", "Start", "12", "e:", "e:12345", "-", "-10", "-x",
 		"--10m", "-10m -5m", "2026-13-01", "2026-08-22 ", "2026-08-22  10:00", "10:00", "#99999999999999999999", "yesterday", " head"} {
 		_, err := projector.ParsePosition(text)
 		if invalid, ok := errors.AsType[*events.InvalidError](err); !ok || invalid.Reason == "" {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got %v, want an *InvalidError", text, err)
 		}
 	}
 }
@@ -57,13 +57,13 @@ func FuzzParsePosition(f *testing.F) {
 		p, err := projector.ParsePosition(text)
 		if err != nil {
 			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
-				t.Fatalf("%q: %v", text, err)
+				t.Fatalf("%q: got %v, want an *InvalidError", text, err)
 			}
 			return
 		}
 		at, err := l.Resolve(t.Context(), s, p)
 		if err != nil && !errors.Is(err, projector.ErrNotFound) || err == nil && at > 5 {
-			t.Fatalf("%q: %v, %v", text, at, err)
+			t.Fatalf("%q: got %v, %v", text, at, err)
 		}
 	})
 }
@@ -120,10 +120,10 @@ func TestResolve(t *testing.T) {
 		if err != nil {
 			position, ok := errors.AsType[*projector.PositionError](err)
 			if !ok || !errors.Is(err, projector.ErrNotFound) || position.Reason != want || position.Subject != s1 {
-				t.Errorf("%q: %v, want %s", text, err, want)
+				t.Errorf("%q: got %v, want %s", text, err, want)
 			}
 		} else if got.String() != want {
-			t.Errorf("%q is %v, want %s", text, got, want)
+			t.Errorf("%q: got %v, want %s", text, got, want)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func mustResolve(t *testing.T, st *story, list map[string]string) {
 		position, missing := errors.AsType[*projector.PositionError](err)
 		switch {
 		case missing && position.Reason != want, !missing && (err != nil || got.String() != want):
-			t.Errorf("%q: %v, %v, want %s", text, got, err, want)
+			t.Errorf("%q: got %v, %v, want %s", text, got, err, want)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestResolveTimeOfLostTurn(t *testing.T) {
 	st.records[1].Event = lost
 	for text, want := range map[string]events.Offset{"2026-08-22T09:01": 1, "2026-08-22T10:01": 2} {
 		if at, err := resolve(t.Context(), &projector.Loader{Source: st.records}, s, text); err != nil || at != want {
-			t.Errorf("%s: %v, %v, want %v", text, at, err, want)
+			t.Errorf("%s: got %v, %v, want %v", text, at, err, want)
 		}
 	}
 }
@@ -256,7 +256,7 @@ func TestResolveFollowsTheDefinition(t *testing.T) {
 		} {
 			got, err := resolve(t.Context(), l, s, text)
 			if err != nil && (want != 0 || !errors.Is(err, projector.ErrNotFound)) || err == nil && got != want {
-				t.Fatalf("%s is %v, %v, want %v", text, got, err, want)
+				t.Fatalf("%s: got %v, %v, want %v", text, got, err, want)
 			}
 		}
 	})
@@ -271,7 +271,7 @@ func TestResolveWholeID(t *testing.T) {
 	l := &projector.Loader{Source: st.records}
 	for text, want := range map[string]events.Offset{"e:event-1": 1, "e:event-12": 12, "e:event-9": 9} {
 		if got, err := resolve(t.Context(), l, mustSession(t, l, s1, 0), text); err != nil || got != want {
-			t.Errorf("%s: %v, %v", text, got, err)
+			t.Errorf("%s: got %v, %v, want %v", text, got, err, want)
 		}
 	}
 }
@@ -285,7 +285,7 @@ func TestResolveTimeOfLog(t *testing.T) {
 	l := &projector.Loader{Source: st.records}
 	for text, want := range map[string]events.Offset{"-2s": 3, "2026-01-01T00:00:04Z": 4} {
 		if got, err := resolve(t.Context(), l, mustSession(t, l, s1, 0), text); err != nil || got != want {
-			t.Errorf("%s: %v, %v", text, got, err)
+			t.Errorf("%s: got %v, %v, want %v", text, got, err, want)
 		}
 	}
 }
@@ -306,7 +306,7 @@ func TestResolveWithoutKeptTurns(t *testing.T) {
 	for n, want := range map[string]events.Offset{"~1": 6, "~2": 2, "~3": 2, "~4": 2, "#1": 6, "#2": 5, "#3": 3, "#4": 7} {
 		at, err := resolve(t.Context(), l, s, n)
 		if err != nil || at != want {
-			t.Errorf("%s: %v, %v, want %v", n, at, err, want)
+			t.Errorf("%s: got %v, %v, want %v", n, at, err, want)
 			continue
 		}
 		if n[0] == '#' {
@@ -320,7 +320,7 @@ func TestResolveWithoutKeptTurns(t *testing.T) {
 		}
 		for i := len(turns) - int(n[1]-'0'); i < len(turns); i++ {
 			if !gone[i+1] {
-				t.Errorf("at %s turn %d is in effect", n, i+1)
+				t.Errorf("at %s: turn %d is in effect, want it gone", n, i+1)
 			}
 		}
 	}
@@ -341,15 +341,15 @@ func TestResolveInFork(t *testing.T) {
 	} {
 		at, err := resolve(t.Context(), l, s, text)
 		if position, ok := errors.AsType[*projector.PositionError](err); ok && position.Reason != want || !ok && at.String() != want {
-			t.Errorf("%s: %v, %v, want %s", text, at, err, want)
+			t.Errorf("%s: got %v, %v, want %s", text, at, err, want)
 		}
 	}
 	for at, want := range map[events.Offset]int{1: 0, 2: 1, 4: 2, 7: 3} {
 		if threads, err := l.InheritedThreads(t.Context(), s, at); err != nil || len(threads.Turns("main")) != want {
-			t.Errorf("inherited up to %v: %v, %v", at, threads.Turns("main"), err)
+			t.Errorf("threads inherited up to %v: got %v, %v, want %d turns", at, threads.Turns("main"), err, want)
 		}
 	}
 	if threads, err := l.InheritedThreads(t.Context(), s, 0); err != nil || len(threads) > 0 {
-		t.Errorf("inherited before everything: %v, %v", threads, err)
+		t.Errorf("threads inherited up to 0: got %v, %v, want none", threads, err)
 	}
 }

@@ -25,7 +25,7 @@ func shownOf(t *testing.T, l *projector.Loader, records testkit.Records) (list [
 		}
 		one, err := l.Record(t.Context(), rec.Offset)
 		if err != nil || fmt.Sprint(one) != fmt.Sprint(rec) {
-			t.Errorf("the record is %v (%v), in a list it is %v", one, err, rec)
+			t.Errorf("one record: got %v, %v, but %v in a list", one, err, rec)
 		}
 		text := string(rec.Data)
 		if rec.Purged {
@@ -56,7 +56,7 @@ func TestShown(t *testing.T) {
 	for _, src := range []func() projector.Source{func() projector.Source { return st.records }, func() projector.Source { return &tail{Records: st.records} }} {
 		l := &projector.Loader{Source: src()}
 		if got, want := fmt.Sprint(shownOf(t, l, st.records)), fmt.Sprint([]string{content, content, "secret", batch, "kept"}); got != want {
-			t.Errorf("before the purge: %s", got)
+			t.Errorf("before the purge: got %s, want %s", got, want)
 		}
 	}
 	st.purge(recipe)
@@ -65,12 +65,12 @@ func TestShown(t *testing.T) {
 	for _, src := range []projector.Source{st.records, &tail{Records: st.records}} {
 		got := shownOf(t, &projector.Loader{Source: src, Snapshots: new(snapshot.Mem)}, st.records)
 		if want := fmt.Sprint([]string{"purged", "purged", "purged", batch, "kept", `{"reason":"purged"}`, `{"reason":"purged"}`, "new"}); fmt.Sprint(got) != want {
-			t.Errorf("after it: %s, want %s", got, want)
+			t.Errorf("after the purge: got %s, want %s", got, want)
 		}
 	}
 	v, err := (&projector.Loader{Source: st.records}).Verify(t.Context(), nil)
 	if err != nil || len(v.Findings) > 0 {
-		t.Errorf("purged data is reported as missing: %v, %v", v.Findings, err)
+		t.Errorf("verify reports purged data: %v, %v", v.Findings, err)
 	}
 }
 
@@ -96,11 +96,11 @@ func TestShownOfManyDocuments(t *testing.T) {
 			t.Fatal(err, scan)
 		}
 		if text := string(rec.Data); rec.Purged != (n%3 == 0 && (text == "" || text == "first" || text == "second")) || rec.Purged && text != "" {
-			t.Fatalf("%s %v: %q, purged %v", rec.Subject, rec.Offset, text, rec.Purged)
+			t.Fatalf("%s at %v: got %q, purged %v", rec.Subject, rec.Offset, text, rec.Purged)
 		}
 	}
 	if limit := 2 * len(st.records); src.read > limit {
-		t.Errorf("%d records are read beside the %d shown, want at most %d", src.read, len(st.records), limit)
+		t.Errorf("read %d records for the %d shown, want at most %d", src.read, len(st.records), limit)
 	}
 }
 
@@ -138,17 +138,17 @@ func TestUnreferenced(t *testing.T) {
 	for _, when := range []string{"before the purge", "after it"} {
 		list, err := (&projector.Loader{Source: st.records}).Unreferenced(t.Context(), doc)
 		if err != nil || len(list) != len(want) {
-			t.Errorf("%s: %d blobs, %v, want %d", when, len(list), err, len(want))
+			t.Errorf("%s: got %d blobs, %v, want %d", when, len(list), err, len(want))
 		}
 		for _, sum := range list {
 			if !want[sum] {
-				t.Errorf("%s: a blob that another session refers to: %s", when, sum)
+				t.Errorf("%s: blob %s is listed, but another session refers to it", when, sum)
 			}
 		}
 		st.purge(doc)
 	}
 	if list, err := (&projector.Loader{Source: st.records}).Unreferenced(t.Context(), recipe); len(list) > 0 || err != nil {
-		t.Errorf("of a document without blobs: %v, %v", list, err)
+		t.Errorf("blobs of a document without any: got %v, %v", list, err)
 	}
 }
 
@@ -169,11 +169,11 @@ func TestSnapshotterForgetsPurged(t *testing.T) {
 		}
 		firstRevisions(t, &projector.Loader{Source: b.log, Snapshots: b.store}, 0)
 		if n := len(chunksOf(t, b.store)); n != 1 {
-			t.Fatalf("%d chunks", n)
+			t.Fatalf("got %d chunks, want 1", n)
 		}
 		b.add(recipe, &events.DocumentDeleted{Reason: events.ReasonPurged})
 		if n := len(chunksOf(t, b.store)); n != 0 {
-			t.Errorf("%d chunks are left", n)
+			t.Errorf("%d chunks are left, want none", n)
 		}
 	})
 }
@@ -199,7 +199,7 @@ func TestVerifyRevisions(t *testing.T) {
 			c.spoil(t, store, st)
 			v, err := (&projector.Loader{Source: st.records, Snapshots: store}).Verify(t.Context(), nil)
 			if err != nil || (len(v.Findings) > 0) != c.found {
-				t.Errorf("%v, %v", v.Findings, err)
+				t.Errorf("verify: got findings %v, %v, want some: %v", v.Findings, err, c.found)
 			}
 		})
 	}

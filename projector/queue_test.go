@@ -22,15 +22,15 @@ func TestItemSessions(t *testing.T) {
 		q, i, q2, i2 := name.Draw(t, "queue"), name.Draw(t, "item"), name.Draw(t, "other queue"), name.Draw(t, "other item")
 		s := projector.ItemSession(q, i)
 		if queue, item, ok := projector.ItemOf(s); !ok || queue != q || item != i {
-			t.Errorf("%q of %q is session %q, and that %q of %q", i, q, s, item, queue)
+			t.Errorf("item %q of queue %q has session %q, for which ItemOf returns item %q of queue %q", i, q, s, item, queue)
 		}
 		if same := q == q2 && i == i2; (projector.ItemSession(q2, i2) == s) != same {
-			t.Errorf("%q of %q and %q of %q have one session", i, q, i2, q2)
+			t.Errorf("item %q of queue %q and item %q of queue %q: equal sessions for different items, or the reverse", i, q, i2, q2)
 		}
 	})
 	for _, id := range []string{"item/", "item/q", "item/q/", "item//i", "item/a b/i", "queue/q/i", "q"} {
 		if _, _, ok := projector.ItemOf(id); ok {
-			t.Errorf("%q is the session of an item", id)
+			t.Errorf("ItemOf(%q) is true", id)
 		}
 	}
 }
@@ -177,10 +177,10 @@ func TestQueueFold(t *testing.T) {
 		for _, id := range queueIDs {
 			i := full.Items[id]
 			if ended, outcome := s.accepted(id); i.Ended != ended || i.Outcome != outcome {
-				t.Fatalf("item %s ended by %v (%s), want %v (%s)\n%+v", id, i.Ended, i.Outcome, ended, outcome, s.facts)
+				t.Fatalf("item %s: got end %v (%s), want %v (%s)\n%+v", id, i.Ended, i.Outcome, ended, outcome, s.facts)
 			}
 			if i.Attempts < 0 || i.Fence != 0 && (i.Ended != 0 || !slices.Contains(s.claims, i.Fence)) {
-				t.Errorf("%+v", i)
+				t.Errorf("item %+v has negative attempts, or a fence without a claim in effect", i)
 			}
 			// The last requeue refers to another item, which was dropped if it was done.
 			if id == "a" {
@@ -188,14 +188,14 @@ func TestQueueFold(t *testing.T) {
 			}
 			kept := brief.Items[id]
 			if (kept == nil) != i.IsDone() {
-				t.Fatalf("done %v, kept %+v", i.IsDone(), kept)
+				t.Fatalf("item is done: %v, but the queue has %+v", i.IsDone(), kept)
 			}
 			if diff := cmp.Diff(i, kept, cmpopts.IgnoreFields(projector.QueueItem{}, "After")); kept != nil && diff != "" {
-				t.Errorf("(-full +brief):\n%s", diff)
+				t.Errorf("item (-full +brief):\n%s", diff)
 			}
 		}
 		if full.Queue.Rejected != 1 {
-			t.Errorf("%d turns are void", full.Queue.Rejected)
+			t.Errorf("%d turns are rejected, want 1", full.Queue.Rejected)
 		}
 	})
 }
@@ -219,7 +219,7 @@ func TestQueueItemIsStored(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(whole, stored); diff != "" {
-			t.Errorf("(-whole +stored):\n%s", diff)
+			t.Errorf("queue (-whole +stored):\n%s", diff)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func TestOneCostCountsForAResponse(t *testing.T) {
 		t.Errorf("superseded (-want +got):\n%s", diff)
 	}
 	if got := s.Ledger.Spent(); got.USD != "213" || got.Events != 3 {
-		t.Errorf("spent %+v", got)
+		t.Errorf("spent %+v, want 213 in 3 events", got)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestDrawnIDsJoinNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.Ledger.Spent(); got.USD != "4" || got.Events != 4 || len(s.Ledger.Superseded) != 0 {
-		t.Errorf("B-11: spent %+v, superseded %v", got, s.Ledger.Superseded)
+		t.Errorf("B-11: spent %+v, superseded %v, want 4 in 4 events and none", got, s.Ledger.Superseded)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestResponseCountsAtItsFirstCost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.OnBranch(); got.USD != "7" || got.Events != 1 {
-		t.Errorf("the branch cost %+v, want the cost of the response", got)
+		t.Errorf("costs of the branch are %+v, want the response's cost of 7", got)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestOrderOfCostsDoesNotMatter(t *testing.T) {
 		want := mustLoad(rt, &projector.Loader{Source: log}, sub, 0)
 		other, _ := costLog(t, rapid.Permutation(costs).Draw(rt, "order")...)
 		if got := mustLoad(rt, &projector.Loader{Source: other}, sub, 0); got.Ledger.Spent() != want.Ledger.Spent() || len(got.Ledger.Superseded) != len(want.Ledger.Superseded) {
-			rt.Fatalf("%+v in one order, %+v in another", want.Ledger.Spent(), got.Ledger.Spent())
+			rt.Fatalf("spent %+v in one order, %+v in another", want.Ledger.Spent(), got.Ledger.Spent())
 		}
 		kept := (&projector.Loader{Source: log, Snapshots: &rotting{}}).SetChunks(rapid.IntRange(1, 4).Draw(rt, "chunk"), 2)
 		if _, err := kept.Keep(rt.Context(), sub, events.Offset(rapid.IntRange(1, n).Draw(rt, "kept at")), ""); err != nil {
@@ -131,10 +131,10 @@ func TestOrderOfCostsDoesNotMatter(t *testing.T) {
 		}
 		for _, got := range []*projector.Session{mustLoad(rt, kept, sub, 0), onebyone} {
 			if diff := cmp.Diff(want.Ledger.Costs, got.Ledger.Costs); diff != "" {
-				rt.Fatalf("costs:\n%s", diff)
+				rt.Fatalf("costs (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(want.Ledger.Superseded, got.Ledger.Superseded); diff != "" {
-				rt.Fatalf("superseded:\n%s", diff)
+				rt.Fatalf("superseded (-want +got):\n%s", diff)
 			}
 		}
 	})

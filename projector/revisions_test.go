@@ -40,25 +40,25 @@ func TestHistoryCostsWhatIsAsked(t *testing.T) {
 	l := func() *projector.Loader { return &projector.Loader{Source: src, Snapshots: store} }
 	firstRevisions(t, l(), 1)
 	if n := len(chunksOf(t, store)); n != 39 || store.puts != 39 {
-		t.Fatalf("%d chunks are stored, after %d writes", n, store.puts)
+		t.Fatalf("%d chunks are stored after %d writes, want 39", n, store.puts)
 	}
 	src.read = 0
 	if got := firstRevisions(t, l(), 20); len(got) != 20 || got[0] != 10_000 || got[19] != 9_981 {
-		t.Errorf("the newest revisions are %v", got)
+		t.Errorf("newest revisions: got %v, want 10000 to 9981", got)
 	}
 	if limit := 10_000%256 + 1; src.read > limit || store.puts != 39 {
-		t.Errorf("%d records are read, want at most %d; %d chunks are written", src.read, limit, store.puts)
+		t.Errorf("read %d records, want at most %d; wrote %d chunks, want 39", src.read, limit, store.puts)
 	}
 	src.read = 0
 	d, err := l().Document(t.Context(), recipe, 77)
 	if err != nil || string(d.Data) != fmt.Sprintf("%04096d", 76) || d.Last().Number != 77 {
-		t.Errorf("at 77: %v, %v", d.Last(), err)
+		t.Errorf("at 77: got %v, %v, want number 77", d.Last(), err)
 	}
 	if limit := 10_000%256 + 2; src.read > limit {
-		t.Errorf("%d records are read, want at most %d", src.read, limit)
+		t.Errorf("read %d records, want at most %d", src.read, limit)
 	}
 	if got := firstRevisions(t, l(), 0); len(got) != 10_000 || got[9_999] != 1 {
-		t.Errorf("%d revisions", len(got))
+		t.Errorf("got %d revisions, want 10000 down to 1", len(got))
 	}
 }
 
@@ -99,12 +99,12 @@ func TestUnsoundChunks(t *testing.T) {
 				looking := l()
 				looking.ReadOnly = readOnly
 				if got := firstRevisions(t, looking, 0); len(got) != 1100 || got[0] != 1100 || got[1099] != 1 {
-					t.Errorf("%d revisions", len(got))
+					t.Errorf("got %d revisions, want 1100 down to 1", len(got))
 				}
 				if after := fmt.Sprint(chunksOf(t, store)); readOnly && before != after {
-					t.Errorf("a loader that only reads has left %s of %s", after, before)
+					t.Errorf("a read-only loader changed the chunks to %s from %s", after, before)
 				} else if n := len(chunksOf(t, store)); !readOnly && n != 4 {
-					t.Errorf("%d chunks are stored", n)
+					t.Errorf("%d chunks are stored, want 4", n)
 				}
 			}
 		})
@@ -137,7 +137,7 @@ func TestPurgeForgetsRevisions(t *testing.T) {
 	store := new(snapshot.Mem)
 	firstRevisions(t, &projector.Loader{Source: st.records, Snapshots: store}, 0)
 	if n := len(chunksOf(t, store)); n != 2 {
-		t.Fatalf("%d chunks", n)
+		t.Fatalf("got %d chunks, want 2", n)
 	}
 	st.add(recipe, &events.DocumentDeleted{Reason: events.ReasonPurged})
 	for range 300 {
@@ -146,15 +146,15 @@ func TestPurgeForgetsRevisions(t *testing.T) {
 	for _, store := range []*snapshot.Mem{store, new(snapshot.Mem)} {
 		l := &projector.Loader{Source: st.records, Snapshots: store}
 		if got := firstRevisions(t, l, 0); len(got) != 301 || got[300] != 602 {
-			t.Errorf("%d revisions are readable", len(got))
+			t.Errorf("got %d revisions, want 301 from 602 on", len(got))
 		}
 		list := chunksOf(t, store)
 		if len(list) != 1 || list[0].Offset != 602+255 {
-			t.Errorf("stored are %v", list)
+			t.Errorf("stored chunks: got %v, want the one after the purge", list)
 		}
 		for _, m := range list {
 			if s, err := store.Get(t.Context(), m); err != nil || bytes.Contains(s.Data, []byte("secret")) {
-				t.Errorf("%q, %v", s.Data, err)
+				t.Errorf("chunk %q, %v has purged content", s.Data, err)
 			}
 		}
 	}

@@ -102,7 +102,7 @@ func (s *shelf) has(t *testing.T, want ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Equal(s.stored, want) {
-		t.Errorf("the view has %v, want %v", s.stored, want)
+		t.Errorf("view: got %v, want %v", s.stored, want)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestRunnerCommitsInBatches(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(v.stored) != 10 || v.commits != c.commits {
-				t.Errorf("batches of %d, %d held: %d records in %d commits, want 10 in %d", c.batch, c.hold, len(v.stored), v.commits, c.commits)
+				t.Errorf("batches of %d, %d held: got %d records in %d commits, want 10 in %d", c.batch, c.hold, len(v.stored), v.commits, c.commits)
 			}
 		}
 	})
@@ -210,7 +210,7 @@ func TestRunnerQuarantines(t *testing.T) {
 				}
 				v.has(t, "a", "b", "c")
 				if len(v.aside) != 1 || v.aside[0].Subject != s2 || v.aside[0].Offset != 3 || !strings.Contains(v.aside[0].Reason, "cannot be") {
-					t.Errorf("quarantined: %v", v.aside)
+					t.Errorf("quarantined: got %v, want s2 at @3", v.aside)
 				}
 				mustPut(t, l, s2, "e")
 				mustPut(t, l, s1, "f")
@@ -221,7 +221,7 @@ func TestRunnerQuarantines(t *testing.T) {
 				v.refuse, v.stored = nil, []string{"a", "c", "f"} // Forget of this view removes its records of s2
 				mended, err := (&projector.Runner{Log: l, View: v}).Retry(t.Context())
 				if err != nil || len(mended) != 1 || len(v.aside) > 0 {
-					t.Errorf("retried: %v, %v; left: %v", mended, err, v.aside)
+					t.Errorf("retry: got %v, %v, left %v, want 1 and none left", mended, err, v.aside)
 				}
 				v.has(t, "a", "c", "f", "b", "bad", "d", "e")
 			})
@@ -246,7 +246,7 @@ func TestRunnerTriesAgain(t *testing.T) {
 		v.has(t, "a")
 		stop()
 		if !strings.Contains(strings.Join(said.all(), "\n"), "no space") {
-			t.Errorf("it was said: %s", strings.Join(said.all(), "\n"))
+			t.Errorf("log output: got %s, want no space", strings.Join(said.all(), "\n"))
 		}
 	})
 }
@@ -272,7 +272,7 @@ func TestRunnerKnowsItsLog(t *testing.T) {
 				}
 				v.has(t, "a", "c")
 				if v.resets != 1 || strings.Count(strings.Join(said.all(), "\n"), "view is rebuilt") != 1 {
-					t.Errorf("emptied %d times; said: %s", v.resets, strings.Join(said.all(), "\n"))
+					t.Errorf("the view was reset %d times with log output %s, want once with one warning", v.resets, strings.Join(said.all(), "\n"))
 				}
 			})
 		})
@@ -288,7 +288,7 @@ func TestRunnerLeaves(t *testing.T) {
 		cancel()
 		(&projector.Runner{Log: l, View: v, Batch: 1}).Run(ctx)
 		if at := v.cursor.Offset; at < 2 || at > 4 || v.cursor.Head != 6 {
-			t.Errorf("after a second the view is at %v of %v", at, v.cursor.Head)
+			t.Errorf("view is at %v of %v after a second, want 2 to 4 of 6", at, v.cursor.Head)
 		}
 		v.refuse = nil
 		(&projector.Runner{Log: l, View: v}).Run(ctx)
@@ -302,7 +302,7 @@ func TestRunnerWaitEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := r.Wait(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("wait for a record that never comes: %v", err)
+			t.Errorf("wait for a missing record: got %v, want DeadlineExceeded", err)
 		}
 	})
 }

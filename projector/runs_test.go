@@ -48,10 +48,10 @@ func TestRunSaysWhoWorksOnIt(t *testing.T) {
 		Claim: 5, Worker: "w2", Attempt: 2, Fenced: []events.Offset{6, 7, 11}, Progress: 3, Results: []projector.Result{{Offset: 9, Outcome: "failed", Size: 1}}}
 	s := mustFold(t, *log, s1)
 	if diff := cmp.Diff(want, s.Ledger.Run(run)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("run (-want +got):\n%s", diff)
 	}
 	if len(s.Ledger.Rejected) > 0 {
-		t.Errorf("void: %v", s.Ledger.Rejected)
+		t.Errorf("rejected: got %v, want none", s.Ledger.Rejected)
 	}
 }
 
@@ -78,12 +78,12 @@ func TestKindByID(t *testing.T) {
 		for _, l := range []*projector.Loader{l, {Source: log}} {
 			s, err := l.Session(t.Context(), sub, 0)
 			if err != nil || s.Ledger.Kind != want {
-				t.Errorf("%s is %s, %v", id, s.Ledger.Kind, err)
+				t.Errorf("kind of %s: got %s, %v, want %s", id, s.Ledger.Kind, err, want)
 			}
 		}
 		mustAddTo(t, log, sub, 2, &events.SessionCreated{Kind: "mine", CreatedAt: "2026-01-01T00:00:00Z"})
 		if s := mustFold(t, *log, sub); s.Ledger.Kind != "mine" {
-			t.Errorf("%s is %s", id, s.Ledger.Kind)
+			t.Errorf("kind of %s after session.created: got %s, want mine", id, s.Ledger.Kind)
 		}
 	}
 }
@@ -115,16 +115,16 @@ func TestLedgerLookups(t *testing.T) {
 	for name, l := range map[string]*projector.Ledger{"loaded": loaded.Ledger, "outline": outline.Ledger(), "one by one": onebyone.Ledger, "by hand": byHand} {
 		for _, want := range l.Runs {
 			if l.Run(want.Ref()) != want {
-				t.Errorf("%s: no run %v", name, want.Ref())
+				t.Errorf("%s: Run(%v) is another run", name, want.Ref())
 			}
 		}
 		for _, want := range l.Checkpoints {
 			if l.Checkpoint(want.Kind, want.ID) != want {
-				t.Errorf("%s: no checkpoint %s %s", name, want.Kind, want.ID)
+				t.Errorf("%s: Checkpoint(%s, %s) is another checkpoint", name, want.Kind, want.ID)
 			}
 		}
 		if len(l.Runs) != 20 || len(l.Checkpoints) != 20 || l.Run(events.RunRef{Kind: "k0", ID: "77"}) != nil || l.Checkpoint("step", "77") != nil {
-			t.Errorf("%s: %d runs, %d checkpoints", name, len(l.Runs), len(l.Checkpoints))
+			t.Errorf("%s: got %d runs and %d checkpoints, want 20 each and none for 77", name, len(l.Runs), len(l.Checkpoints))
 		}
 	}
 }
@@ -153,12 +153,12 @@ func TestUnknownMembersPassThrough(t *testing.T) {
 			t.Fatalf("%s: %v", rec.Data, err)
 		}
 		if again, err := events.Encode(decoded); err != nil || !strings.HasSuffix(string(again), `"zz9novel":{"a": 1.0,"a b":[null]},"zz9Other":"\u2028"}`) {
-			t.Errorf("%s is written as %s, %v", rec.Type, again, err)
+			t.Errorf("%s: encoded as %s, %v, want the unknown members unchanged", rec.Type, again, err)
 		}
 	}
 	for _, typ := range events.Types() {
 		if !seen[typ] && !strings.Contains(typ, "document") {
-			t.Errorf("nothing is said of %s", typ)
+			t.Errorf("no record of type %s in the test", typ)
 		}
 	}
 	l := &projector.Loader{Source: odd, Snapshots: &rotting{}}
@@ -171,21 +171,21 @@ func TestUnknownMembersPassThrough(t *testing.T) {
 	}
 	want := mustFold(t, *plain, s1)
 	if have, want := jsonOf(t, s.Ledger), jsonOf(t, want.Ledger); have != want || s.Threads.Hash() != mustFold(t, *plain, s1).Threads.Hash() {
-		t.Errorf("folded to\n%s\nwithout them to\n%s", have, want)
+		t.Errorf("ledger with unknown members:\n%s\nwithout:\n%s", have, want)
 	}
 	n := 0
 	for rec, err := range l.Records(t.Context(), s) {
 		whole, err2 := l.Whole(t.Context(), rec)
 		if err != nil || err2 != nil || string(whole.Data) != string((*odd)[n].Data) || !strings.HasPrefix(string(whole.Data), novel) {
-			t.Errorf("%v: %s, %v, %v", rec.Offset, whole.Data, err, err2)
+			t.Errorf("record %v: got %s, %v, %v, want the unknown members unchanged", rec.Offset, whole.Data, err, err2)
 		}
 		n++
 	}
 	if n != len(list) {
-		t.Errorf("%d records", n)
+		t.Errorf("got %d records, want %d", n, len(list))
 	}
 	if v, err := l.Verify(t.Context(), nil); err != nil || len(v.Findings) > 0 {
-		t.Errorf("%v, %v", v.Findings, err)
+		t.Errorf("verify: got findings %v, %v, want none", v.Findings, err)
 	}
 }
 

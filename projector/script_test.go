@@ -125,7 +125,7 @@ func (sc *script) when(t *testing.T, line string) (then, state string) {
 	case verb == "redo":
 		move, err = s.Redo()
 	case verb != "at":
-		t.Fatalf("what is %q?", line)
+		t.Fatalf("unknown line %q", line)
 	}
 	switch {
 	case err != nil:

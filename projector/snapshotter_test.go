@@ -132,7 +132,7 @@ func TestSnapshotterCountsRecords(t *testing.T) {
 		b.must(s2, 4)
 		b.must(s1, 8, 11) // nothing had changed
 		if b.store.puts != 4 {
-			b.t.Errorf("%d snapshots were written", b.store.puts)
+			b.t.Errorf("%d snapshots were written, want 4", b.store.puts)
 		}
 	})
 }
@@ -208,7 +208,7 @@ func TestSnapshotterLooksAtAges(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if b.store.puts != 1 {
-			b.t.Errorf("%d snapshots of an unchanged session", b.store.puts)
+			b.t.Errorf("%d snapshots were written of an unchanged session, want 1", b.store.puts)
 		}
 		stop()
 	})
@@ -228,7 +228,7 @@ func TestSnapshotterRests(t *testing.T) {
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
 		if n := looks.Load(); n > 0 {
-			t.Errorf("the clock was looked at %d times while nothing came of age", n)
+			t.Errorf("the clock was read %d times while no session was due", n)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -238,7 +238,7 @@ func TestSnapshotterRests(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if n := looks.Load(); n > 0 {
-			t.Errorf("the clock was looked at %d times while nothing had changed", n)
+			t.Errorf("the clock was read %d times while no session had changed", n)
 		}
 	})
 }
@@ -275,7 +275,7 @@ func TestSnapshotterKeepsTargets(t *testing.T) {
 		b.must(fork, 9)
 		for _, m := range snapshotsIn(b.t, b.store, s1) {
 			if want := map[events.Offset]string{3: "rewind target", 6: "fork target", 8: "fork target"}[m.Offset]; m.Kept != want {
-				b.t.Errorf("%v is kept as %q", m.Offset, m.Kept)
+				b.t.Errorf("snapshot at %v is kept as %q, want %q", m.Offset, m.Kept, want)
 			}
 		}
 	})
@@ -344,7 +344,7 @@ func TestSnapshotterResumes(t *testing.T) {
 		b.must(s1, 5, 10)
 		stop()
 		if list := b.warn.all(); len(list) > 0 {
-			b.t.Errorf("warnings: %q", list)
+			b.t.Errorf("got warnings %q, want none", list)
 		}
 	})
 }
@@ -367,14 +367,14 @@ func TestSnapshotterLeavesOthersAlone(t *testing.T) {
 		b.keep(projector.Policy{})()
 		after, err := os.Stat(cursor)
 		if err != nil || !os.SameFile(before, after) || b.store.puts != 0 {
-			b.t.Errorf("nothing happened: %d snapshots, another cursor %v, %v", b.store.puts, !os.SameFile(before, after), err)
+			b.t.Errorf("without changes: wrote %d snapshots, another cursor file: %v, %v", b.store.puts, !os.SameFile(before, after), err)
 		}
 		stop = b.keep(projector.Policy{})
 		b.turns(sub(7), 1)
 		stop()
 		b.must(sub(7), 101)
 		if b.store.puts != 1 {
-			b.t.Errorf("one session changed: %d snapshots", b.store.puts)
+			b.t.Errorf("after one change: wrote %d snapshots, want 1", b.store.puts)
 		}
 		stop = b.keep(projector.Policy{})
 		time.Sleep(11 * time.Minute) // of age
@@ -415,7 +415,7 @@ func TestSnapshotterWithoutCursor(t *testing.T) {
 				b.must(s1, 20, 23)
 				stop()
 				if list := b.warn.all(); len(list) != c.warns {
-					b.t.Errorf("warnings: %q", list)
+					b.t.Errorf("got warnings %q, want %d", list, c.warns)
 				}
 				if b.store.puts != 2 {
 					b.t.Errorf("%d snapshots were written, want 2", b.store.puts)
@@ -459,13 +459,13 @@ func TestSnapshotterQuarantines(t *testing.T) {
 		b.turns(s2, 1)
 		stop()
 		if list := b.warn.all(); len(list) != 1 || !strings.Contains(list[0], "session s1") {
-			b.t.Errorf("warnings: %q", list)
+			b.t.Errorf("got warnings %q, want one about session s1", list)
 		}
 		stop = b.keep(projector.Policy{Records: 2})
 		b.turns(s1, 1)
 		stop()
 		if list := b.warn.all(); len(list) != 2 || strings.Contains(list[1], "cursor") {
-			b.t.Errorf("the cursor is lost: %q", list)
+			b.t.Errorf("got warnings %q, want two without a lost cursor", list)
 		}
 	})
 }
@@ -481,7 +481,7 @@ func TestSnapshotterOutlivesFullStore(t *testing.T) {
 		b.must(s1, 4)
 		stop()
 		if list := b.warn.all(); len(list) != 1 || !strings.Contains(list[0], "no space left") {
-			b.t.Errorf("warnings: %q", list)
+			b.t.Errorf("got warnings %q, want one about the full disk", list)
 		}
 	})
 }
@@ -516,7 +516,7 @@ func TestSnapshotterOfClosedLog(t *testing.T) {
 			b.t.Fatal(err)
 		}
 		if err := <-done; !errors.Is(err, log.ErrUnavailable) {
-			b.t.Errorf("run: %v", err)
+			b.t.Errorf("run: got %v, want ErrUnavailable", err)
 		}
 	})
 }
@@ -545,14 +545,14 @@ func TestSnapshotterWritesInProportion(t *testing.T) {
 			t.Fatal(err)
 		}
 		if list := snapshotsIn(t, st, sub); len(list) == 0 || list[len(list)-1].Offset < events.Offset(turns)-200 {
-			t.Errorf("of %d turns there are snapshots %v", turns, list)
+			t.Errorf("session of %d turns: got snapshots %v, want one of its last 200", turns, list)
 		}
 		return st.written.Load()
 	}
 	half, whole := written(2000), written(4000)
 	t.Logf("%d bytes for 2000 turns, %d for 4000: %.3f times", half, whole, float64(whole)/float64(half))
 	if whole > 2*half+half/10 {
-		t.Errorf("%d bytes for 2000 turns, %d for 4000", half, whole)
+		t.Errorf("wrote %d bytes for 2000 turns and %d for 4000, want twice as many", half, whole)
 	}
 }
 

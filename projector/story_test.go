@@ -117,7 +117,7 @@ func mustSession(t *testing.T, l *projector.Loader, sub events.Subject, at event
 	s, err := l.Session(t.Context(), sub, at)
 	hole, isHole := errors.AsType[*projector.HoleError](err)
 	if isHole != (s != nil && len(s.Damaged) > 0) || isHole && hole.Damaged[0] != slices.Min(s.Damaged) {
-		t.Fatalf("%v, and damaged are %v", err, s)
+		t.Fatalf("got error %v for session %v, want a *HoleError exactly if records are damaged", err, s)
 	}
 	if projector.Tolerate(err) != nil {
 		t.Fatal(err)

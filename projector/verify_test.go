@@ -21,7 +21,7 @@ func rebuilt(t *testing.T) (*projector.Loader, *snapshot.Files) {
 	files := snapshot.NewFiles(filepath.Join(t.TempDir(), "snapshots"))
 	l := (&projector.Loader{Source: tale(t), Snapshots: files}).SetChunks(4, 2)
 	if n, err := l.Rebuild(t.Context(), projector.Policy{Records: 1}, nil); err != nil || n != 2 {
-		t.Fatalf("rebuilt %d, %v", n, err)
+		t.Fatalf("rebuild: got %d, %v, want 2", n, err)
 	}
 	return l, files
 }
@@ -38,7 +38,7 @@ func mustVerify(t *testing.T, l *projector.Loader) projector.Verified {
 func TestVerifyAfterRebuild(t *testing.T) {
 	l, _ := rebuilt(t)
 	if v := mustVerify(t, l); v.Records != 7 || v.Sessions != 2 || v.Snapshots != 2 || len(v.Findings) > 0 {
-		t.Errorf("%+v", v)
+		t.Errorf("verify: got %+v, want 7 records, 2 sessions, 2 snapshots and no findings", v)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 		"a chunk altered, with a right hash": {func(t *testing.T, f *snapshot.Files) {
 			list, err := f.List(t.Context(), s1, projector.ChunkFold)
 			if err != nil || len(list) != 1 {
-				t.Fatalf("%v, %v", list, err)
+				t.Fatalf("snapshots: got %v, %v, want 1", list, err)
 			}
 			s, err := f.Get(t.Context(), list[0])
 			if err != nil {
@@ -152,13 +152,13 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 			c.change(t, files)
 			v := mustVerify(t, l)
 			if c.want == "" && len(v.Findings) > 0 || c.want != "" && (len(v.Findings) != 1 || !strings.Contains(v.Findings[0].What, c.want)) {
-				t.Errorf("findings %+v, want one about %q", v.Findings, c.want)
+				t.Errorf("got findings %+v, want one about %q", v.Findings, c.want)
 			}
 			if n, err := l.Rebuild(t.Context(), projector.Policy{Records: 1}, nil); err != nil || n != 2 {
-				t.Fatalf("rebuilt %d, %v", n, err)
+				t.Fatalf("rebuild: got %d, %v, want 2", n, err)
 			}
 			if v := mustVerify(t, l); v.Snapshots != 2 || len(v.Findings) > 0 {
-				t.Errorf("after the rebuild: %+v", v)
+				t.Errorf("verify after the rebuild: got %+v, want 2 snapshots and no findings", v)
 			}
 		})
 	}
@@ -173,13 +173,13 @@ func TestVerifyFindsDamage(t *testing.T) {
 	l := &projector.Loader{Source: damaged{st.records, []events.Offset{2}}, Snapshots: store}
 	v, err := l.Verify(t.Context(), func(n int) { told = n })
 	if err != nil || v.Records != 8 || told != 8 || len(v.Findings) != 2 || v.Findings[0].Offset != 2 || v.Findings[1].Offset != 8 || v.Findings[1].Subject != "session/s2" {
-		t.Errorf("%+v, %v", v, err)
+		t.Errorf("verify: got %+v, %v, want findings at @2 and @8", v, err)
 	}
 	if store.puts != 0 {
-		t.Error("something was written")
+		t.Error("verify stored a snapshot")
 	}
 	if v, err := (&projector.Loader{Source: st.records}).Verify(t.Context(), nil); err != nil || len(v.Findings) != 1 || v.Snapshots != 0 {
-		t.Errorf("without snapshots: %+v, %v", v, err)
+		t.Errorf("verify without snapshots: got %+v, %v, want 1 finding", v, err)
 	}
 }
 
@@ -187,20 +187,20 @@ func TestVerifyFindsDamage(t *testing.T) {
 func TestRebuildFollowsPolicy(t *testing.T) {
 	l, files := rebuilt(t)
 	if n, err := l.Rebuild(t.Context(), projector.Policy{Records: 2}, nil); err != nil || n != 1 {
-		t.Fatalf("rebuilt %d, %v", n, err)
+		t.Fatalf("rebuild: got %d, %v, want 1", n, err)
 	}
 	if a, b := snapshotOffsets(t, files, s1), snapshotOffsets(t, files, s2); !slices.Equal(a, []int{7}) || len(b) > 0 {
-		t.Errorf("s1 %v, s2 %v", a, b)
+		t.Errorf("snapshots: got %v of s1 and %v of s2, want [7] and none", a, b)
 	}
 	l.Source = damaged{tale(t), []events.Offset{2}}
 	if n, err := l.Rebuild(t.Context(), projector.Policy{Records: 1}, nil); err != nil || n != 1 {
-		t.Errorf("rebuilt %d, %v", n, err)
+		t.Errorf("rebuild: got %d, %v, want 1", n, err)
 	}
 	if v := mustVerify(t, l); v.Snapshots != 1 || len(v.Findings) != 1 || v.Findings[0].Offset != 2 {
-		t.Errorf("%+v", v)
+		t.Errorf("verify: got %+v, want 1 snapshot and a finding at @2", v)
 	}
 	if n, err := l.Rebuild(t.Context(), projector.Policy{Records: -1}, nil); err != nil || n != 0 || len(snapshotOffsets(t, files, s2)) > 0 {
-		t.Errorf("rebuilt %d, %v", n, err)
+		t.Errorf("rebuild with a negative policy: got %d, %v, want 0", n, err)
 	}
 }
 
@@ -209,9 +209,9 @@ func TestVerifyStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := l.Verify(ctx, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("verify: %v", err)
+		t.Errorf("verify: got %v, want Canceled", err)
 	}
 	if _, err := l.Rebuild(ctx, projector.Policy{}, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("rebuild: %v", err)
+		t.Errorf("rebuild: got %v, want Canceled", err)
 	}
 }

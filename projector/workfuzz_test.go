@@ -54,7 +54,7 @@ func FuzzWork(f *testing.F) {
 		for _, q := range queues {
 			for _, i := range q.Items {
 				if i.Attempts < 0 || i.Due().IsZero() && i.Fence != 0 {
-					t.Errorf("%+v", i)
+					t.Errorf("item %+v has negative attempts, or a fence without a due time", i)
 				}
 				q.Waits(i)
 				i.Decides(q.Queue.Settings)
@@ -63,7 +63,7 @@ func FuzzWork(f *testing.F) {
 		for _, in := range mail.Inboxes {
 			in.Unread()
 			if h := in.Fields.HandOver; h != nil && h.At > events.MaxOffset {
-				t.Errorf("%+v", h)
+				t.Errorf("hand-over %+v is beyond MaxOffset", h)
 			} else if h != nil {
 				h.Retry()
 			}
