@@ -118,8 +118,8 @@ type Outgoing struct {
 // Fields returns the header's fields by name.
 func (o Outgoing) Fields() map[string][]string {
 	fields := make(map[string][]string, 10)
-	for line := range strings.SplitSeq(string(o.Header), "\r\n") {
-		if name, value, ok := strings.Cut(line, ": "); ok {
+	for field := range strings.SplitSeq(string(o.Header), "\r\n") {
+		if name, value, ok := strings.Cut(field, ": "); ok {
 			fields[name] = append(fields[name], value)
 		}
 	}

@@ -49,13 +49,13 @@ type batch struct {
 }
 
 // beginAll queues a batch for its subjects. The caller calls run next.
-func (l *Log) beginAll(given []Part) (*batch, error) {
-	if n := len(given); n > events.MaxAppend {
+func (l *Log) beginAll(list []Part) (*batch, error) {
+	if n := len(list); n > events.MaxAppend {
 		return nil, &SizeError{Index: -1, What: "parts", Size: n, Max: events.MaxAppend}
 	}
-	u := &batch{l: l, begun: time.Now(), given: given, parts: make([]*appending, len(given))}
-	known := make(map[events.Subject]bool, len(given))
-	for i, p := range given {
+	u := &batch{l: l, begun: time.Now(), given: list, parts: make([]*appending, len(list))}
+	known := make(map[events.Subject]bool, len(list))
+	for i, p := range list {
 		if known[p.Subject] {
 			return nil, &events.InvalidError{Field: fmt.Sprintf("parts[%d].subject", i), Reason: "another part has " + p.Subject.Name()}
 		}
@@ -306,14 +306,14 @@ func single(p *appending, i int) Publication {
 // others of several parts at a time.
 func (u *batch) publishEvents() ([]Ack, error) {
 	acks, errs := make([]Ack, len(u.parts)), make([]error, len(u.parts))
-	var firsts []Publication
+	var leading []Publication
 	var of []int
 	for i, p := range u.parts {
 		if len(p.msgs) > 0 {
-			firsts, of = append(firsts, single(p, 0)), append(of, i)
+			leading, of = append(leading, single(p, 0)), append(of, i)
 		}
 	}
-	receipts, err := u.l.publishEach(u.l.life, firsts)
+	receipts, err := u.l.publishEach(u.l.life, leading)
 	if err != nil {
 		return nil, err
 	}

@@ -306,14 +306,14 @@ func ask[T any](ctx context.Context, question func(context.Context) (T, error)) 
 	began := time.Now()
 	for try := 0; ; try++ {
 		once, cancel := context.WithTimeout(ctx, patienceOf(try))
-		answer, err := question(once)
+		got, err := question(once)
 		silent := err != nil && once.Err() != nil && ctx.Err() == nil
 		cancel()
 		if err == nil || !silent && !isAway(err) || time.Since(began) > away || pause(ctx, try+1) != nil {
 			if silent && ctx.Err() == nil { // the caller's own time is not over
 				err = fmt.Errorf("no answer within %v", time.Since(began).Round(time.Millisecond))
 			}
-			return answer, apiError(err)
+			return got, apiError(err)
 		}
 	}
 }

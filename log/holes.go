@@ -148,7 +148,7 @@ func (l *Log) lost(at events.Offset) *events.DamageError {
 // withHoles wraps yield so that it also yields the known holes that match the filter, in their order. It omits holes
 // that are yielded anyway, as a record or as damage. The caller calls the result with io.EOF at the end.
 func (l *Log) withHoles(s stretch, yield func(item, error) bool) func(item, error) bool {
-	holes := l.holes.reported(s.after)
+	lost := l.holes.reported(s.after)
 	return func(it item, err error) bool {
 		upto := it.at
 		if errors.Is(err, io.EOF) {
@@ -156,15 +156,15 @@ func (l *Log) withHoles(s stretch, yield func(item, error) bool) func(item, erro
 		} else if err != nil {
 			return yield(it, err)
 		}
-		for len(holes) > 0 && holes[0].Offset < upto {
-			h := holes[0]
-			holes = holes[1:]
+		for len(lost) > 0 && lost[0].Offset < upto {
+			h := lost[0]
+			lost = lost[1:]
 			if h.of(s.filter) && !yield(item{at: h.Offset, err: &events.DamageError{Offset: h.Offset}}, nil) {
 				return false
 			}
 		}
-		if len(holes) > 0 && holes[0].Offset == it.at {
-			holes = holes[1:]
+		if len(lost) > 0 && lost[0].Offset == it.at {
+			lost = lost[1:]
 		}
 		return errors.Is(err, io.EOF) || yield(it, err)
 	}

@@ -122,8 +122,8 @@ type jetStream struct {
 
 var _ Backend = (*jetStream)(nil)
 
-// patience is how long a process that only reads waits for the owner to finish beginning a segment.
-const patience = 5 * time.Second
+// ownerWait is how long a process that only reads waits for the owner to finish beginning a segment.
+const ownerWait = 5 * time.Second
 
 // open loads or begins the line, and completes a segment whose beginning was interrupted.
 func (b *jetStream) open(ctx context.Context) error {
@@ -165,7 +165,7 @@ func (b *jetStream) find(ctx context.Context, wait bool) ([]*segment, error) {
 		found, err := b.load(ctx)
 		_, some := errors.AsType[*ConfigError](err)
 		switch {
-		case !wait || err == nil && len(found) > 0 || err != nil && !some || time.Since(began) > patience:
+		case !wait || err == nil && len(found) > 0 || err != nil && !some || time.Since(began) > ownerWait:
 			return found, err
 		}
 		if err := pause(ctx, try); err != nil {
@@ -176,11 +176,11 @@ func (b *jetStream) find(ctx context.Context, wait bool) ([]*segment, error) {
 
 // awaitNext waits for the owner to begin the segment after the one that it closed.
 func (b *jetStream) awaitNext(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, ownerWait)
 	defer cancel()
 	for b.line.Load().active().closed {
 		if err := pause(ctx, 6); err != nil {
-			return fmt.Errorf("%w: the last segment is closed, and its owner did not begin the next one within %v", ErrUnavailable, patience)
+			return fmt.Errorf("%w: the last segment is closed, and its owner did not begin the next one within %v", ErrUnavailable, ownerWait)
 		}
 		if err := b.refresh(ctx); err != nil {
 			return err

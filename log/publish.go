@@ -151,24 +151,24 @@ func message(s *segment, subject string, out Outgoing, exact Exactly) natswire.P
 // publishAtomic stores several messages as one atomic batch. Only the last of them asks for an answer: if an earlier
 // one is refused, the server stores nothing and says so in that answer.
 func (b *jetStream) publishAtomic(ctx context.Context, s *segment, p Publication) (Receipt, error) {
-	batch, err := atomicOf(s, p)
+	messages, err := atomicOf(s, p)
 	if err != nil {
 		return Receipt{}, err
 	}
 	if c, ok := b.writes.(connSender); ok {
-		return c.atomic(ctx, batch)
+		return c.atomic(ctx, messages)
 	}
-	return sendAtomic(ctx, b.writes, batch)
+	return sendAtomic(ctx, b.writes, messages)
 }
 
 // atomic sends an atomic batch. If nobody answers, it sends the whole batch again with the same ids: the next leader of
 // a cluster has no part of the first. It waits longer each time, as the batch may be large.
-func (c connSender) atomic(ctx context.Context, batch []natswire.Publication) (Receipt, error) {
+func (c connSender) atomic(ctx context.Context, messages []natswire.Publication) (Receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.wait)
 	defer cancel()
 	for try := 0; ; try++ {
 		once, cancel := context.WithTimeout(ctx, 2*time.Second<<try)
-		receipt, err := sendAtomic(once, c, batch)
+		receipt, err := sendAtomic(once, c, messages)
 		timedOut := once.Err() != nil && errors.Is(err, ErrUnknown)
 		cancel()
 		switch {
@@ -182,9 +182,9 @@ func (c connSender) atomic(ctx context.Context, batch []natswire.Publication) (R
 }
 
 // sendAtomic sends an atomic batch once.
-func sendAtomic(ctx context.Context, to sender, batch []natswire.Publication) (Receipt, error) {
-	id, n := nuid.Next(), len(batch)
-	for i, m := range batch {
+func sendAtomic(ctx context.Context, to sender, messages []natswire.Publication) (Receipt, error) {
+	id, n := nuid.Next(), len(messages)
+	for i, m := range messages {
 		m.Extra = append(m.Extra, natswire.Field{Name: headerBatchID, Value: id}, natswire.Field{Name: headerBatchSequence, Value: strconv.Itoa(i + 1)})
 		if i < n-1 {
 			// An error here leaves an atomic batch without commit, which the server forgets.
@@ -211,7 +211,7 @@ func sendAtomic(ctx context.Context, to sender, batch []natswire.Publication) (R
 // follow messages of the batch itself. A message has room for one expectation, so a guard is carried by a message that
 // has none.
 func atomicOf(s *segment, p Publication) ([]natswire.Publication, error) {
-	batch := make([]natswire.Publication, 0, p.Messages())
+	messages := make([]natswire.Publication, 0, p.Messages())
 	var guards []Write
 	var free []int // messages without an expectation
 	for _, w := range p.Writes {
@@ -224,17 +224,17 @@ func atomicOf(s *segment, p Publication) ([]natswire.Publication, error) {
 				exact = Exactly{}
 			}
 			if !exact.Set {
-				free = append(free, len(batch))
+				free = append(free, len(messages))
 			}
-			batch = append(batch, message(s, w.Subject, out, exact))
+			messages = append(messages, message(s, w.Subject, out, exact))
 		}
 	}
 	if len(guards) > len(free) {
 		return nil, fmt.Errorf("%w: the append has %d guards, but only %d messages without an expectation to carry them", ErrGuard, len(guards), len(free))
 	}
 	for i, g := range guards {
-		m := &batch[free[i]]
+		m := &messages[free[i]]
 		m.Extra = append(m.Extra, natswire.Field{Name: headerLastSubject, Value: strconv.FormatUint(uint64(g.Expect.At), 10)}, natswire.Field{Name: headerLastOther, Value: g.Subject})
 	}
-	return batch, nil
+	return messages, nil
 }

@@ -62,8 +62,8 @@ func (l *Log) awaitAll(ctx context.Context, tickets []*ticket) error {
 	for i, t := range tickets {
 		if err := l.await(ctx, t); err != nil {
 			l.leaveAll(tickets[:i])
-			for _, behind := range tickets[i+1:] {
-				l.pass(behind)
+			for _, later := range tickets[i+1:] {
+				l.pass(later)
 			}
 			return err
 		}

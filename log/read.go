@@ -33,8 +33,8 @@ func (l *Log) Read(ctx context.Context, r events.Range) iter.Seq2[events.Record,
 	return l.readBy(ctx, r, "read", l.scan)
 }
 
-// readBy yields the records of a range in the order of a scan.
-func (l *Log) readBy(ctx context.Context, r events.Range, verb string, scan func(context.Context, stretch) iter.Seq2[item, error]) iter.Seq2[events.Record, error] {
+// readBy yields the records of a range in the order in which items yields a stretch.
+func (l *Log) readBy(ctx context.Context, r events.Range, verb string, items func(context.Context, stretch) iter.Seq2[item, error]) iter.Seq2[events.Record, error] {
 	mustBeRange(r)
 	return func(yield func(events.Record, error) bool) {
 		s, err := l.stretchOf(ctx, r)
@@ -44,7 +44,7 @@ func (l *Log) readBy(ctx context.Context, r events.Range, verb string, scan func
 		}
 		n := 0
 		defer func() { l.took.Add(int64(n)) }()
-		for it, err := range scan(ctx, s) {
+		for it, err := range items(ctx, s) {
 			if err != nil {
 				yield(events.Record{}, fmt.Errorf("log: %s: %w", verb, err))
 				return

@@ -35,23 +35,23 @@ func (l *Log) scanBack(ctx context.Context, s stretch) iter.Seq2[item, error] {
 				return
 			}
 		}
-		span := events.Offset(firstSpan)
+		width := events.Offset(firstSpan)
 		if s.want > 0 {
-			span = min(span, events.Offset(s.want))
+			width = min(width, events.Offset(s.want))
 		}
 		for s.upto > s.after {
 			part := s
 			part.want, part.seen = 0, 0
-			if s.upto-s.after > span {
-				part.after = s.upto - span
+			if s.upto-s.after > width {
+				part.after = s.upto - width
 			}
 			window, full, err := l.window(ctx, part)
 			if err != nil {
 				yield(item{}, err)
 				return
 			}
-			if full && span > 1 { // too many records: the newest part of the window first
-				span = max(1, min(span, s.upto-part.after)/spanFactor)
+			if full && width > 1 { // too many records: the newest part of the window first
+				width = max(1, min(width, s.upto-part.after)/spanFactor)
 				continue
 			}
 			for _, it := range slices.Backward(window) {
@@ -62,9 +62,9 @@ func (l *Log) scanBack(ctx context.Context, s stretch) iter.Seq2[item, error] {
 			s.upto = part.after
 			switch {
 			case len(window) < fewItems:
-				span *= spanFactor
+				width *= spanFactor
 			case len(window) > manyItems:
-				span = max(1, span/2)
+				width = max(1, width/2)
 			}
 		}
 	}

@@ -94,16 +94,16 @@ func (l *line) active() *segment { return l.segments[len(l.segments)-1] }
 
 // indexOf returns the index of the segment for an offset: the first one for offsets below all of them.
 func (l *line) indexOf(at events.Offset) int {
-	behind := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].first > at })
-	return max(0, behind-1)
+	next := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].first > at })
+	return max(0, next-1)
 }
 
-func segmentName(line string, n int) string { return line + "_" + strconv.Itoa(n) }
+func segmentName(lineName string, n int) string { return lineName + "_" + strconv.Itoa(n) }
 
-func segmentNumber(line, name string) (int, bool) {
-	digits, ok := strings.CutPrefix(name, line+"_")
+func segmentNumber(lineName, name string) (int, bool) {
+	digits, ok := strings.CutPrefix(name, lineName+"_")
 	n, err := strconv.Atoi(digits)
-	return n, ok && err == nil && n > 0 && segmentName(line, n) == name
+	return n, ok && err == nil && n > 0 && segmentName(lineName, n) == name
 }
 
 // load asks the server for its segments, and keeps the ones that it has loaded before. If there are none, it returns
@@ -268,7 +268,7 @@ func (b *jetStream) Indexed() events.Offset {
 }
 
 // MayHold implements indexed. A segment whose index turns out to be damaged may hold any id.
-func (b *jetStream) MayHold(subject, id string, upto events.Offset) (stretches []span) {
+func (b *jetStream) MayHold(subject, id string, upto events.Offset) (spans []span) {
 	for _, s := range b.line.Load().segments {
 		if s.last == 0 || s.first > upto {
 			break
@@ -277,16 +277,16 @@ func (b *jetStream) MayHold(subject, id string, upto events.Offset) (stretches [
 		if known && !there {
 			continue
 		}
-		stretch := span{After: s.first - 1, Upto: s.last}
+		part := span{After: s.first - 1, Upto: s.last}
 		if known {
-			stretch = span{After: events.Offset(e.First) - 1, Upto: events.Offset(e.Last)}
+			part = span{After: events.Offset(e.First) - 1, Upto: events.Offset(e.Last)}
 			if x := s.index.Load(); x != nil {
 				if may, err := x.MayHold(id); err == nil && !may {
 					continue
 				}
 			}
 		}
-		stretches = append(stretches, stretch)
+		spans = append(spans, part)
 	}
-	return stretches
+	return spans
 }

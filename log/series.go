@@ -80,10 +80,10 @@ func (l *Log) prepareSeries(sub events.Subject, expect Expect, evs []events.Even
 // putSeries stores the events one after the other. It runs in the series' turn.
 func (l *Log) putSeries(ctx context.Context, list []*appending) (all Ack, added int, err error) {
 	all.Duplicate = true
-	behind := events.Offset(0)
+	previous := events.Offset(0)
 	for i, p := range list {
 		if i > 0 {
-			p.expect, p.behind = At(all.Last), behind
+			p.expect, p.behind = At(all.Last), previous
 		}
 		ack, err := l.put(ctx, p)
 		if err == nil && i > 0 && ack.Last <= all.Last {
@@ -95,9 +95,9 @@ func (l *Log) putSeries(ctx context.Context, list []*appending) (all Ack, added 
 		if i == 0 {
 			all.First = ack.First
 		}
-		behind = 0
+		previous = 0
 		if !ack.Duplicate {
-			all.Duplicate, behind = false, ack.Last
+			all.Duplicate, previous = false, ack.Last
 			added++
 		}
 		all.Last, all.Durability, all.Unshown = ack.Last, ack.Durability, ack.Unshown

@@ -20,12 +20,12 @@ const schemaVersion = "1"
 
 // segmentConfig returns the configuration of a segment of a line of streams: it takes every event from an offset on,
 // and never removes one.
-func segmentConfig(line string, n int, first events.Offset) jetstream.StreamConfig {
+func segmentConfig(lineName string, n int, first events.Offset) jetstream.StreamConfig {
 	if first == 1 {
 		first = 0 // the same, and the value of streams that others created
 	}
 	return jetstream.StreamConfig{
-		Name:               segmentName(line, n),
+		Name:               segmentName(lineName, n),
 		FirstSeq:           uint64(first),
 		Description:        "tally event log",
 		Subjects:           []string{events.SubjectFilter},
@@ -44,7 +44,7 @@ func segmentConfig(line string, n int, first events.Offset) jetstream.StreamConf
 		DenyDelete:         true,
 		DenyPurge:          true,
 		MaxConsumers:       -1,
-		Metadata:           map[string]string{"tally.schema": schemaVersion, "tally.line": line, "tally.segment": strconv.Itoa(n)},
+		Metadata:           map[string]string{"tally.schema": schemaVersion, "tally.line": lineName, "tally.segment": strconv.Itoa(n)},
 	}
 }
 
