@@ -381,8 +381,8 @@ func (d *Documents) guarded(ctx context.Context, part log.Part, guards []log.Par
 }
 
 // already returns the revision that an earlier write with the same id made, if the write was refused because of it.
-func (d *Documents) already(ctx context.Context, sub events.Subject, w Write, refusal error) (projector.Revision, bool) {
-	if !errors.Is(refusal, log.ErrConflict) && !errors.Is(refusal, ErrNotFound) {
+func (d *Documents) already(ctx context.Context, sub events.Subject, w Write, refused error) (projector.Revision, bool) {
+	if !errors.Is(refused, log.ErrConflict) && !errors.Is(refused, ErrNotFound) {
 		return projector.Revision{}, false
 	}
 	e, meta, err := d.event(sub, w)

@@ -17,14 +17,14 @@ type closer interface{ Close() }
 // Kept returns the value of a type that a package keeps with a store. The first call makes it. Stores that In and
 // Unshown return share it. After Close has closed the log it calls the value's Close, which returns when all goroutines
 // of the value have ended. Once the store is closed, Kept closes a new value before it returns it.
-func Kept[T interface{ Close() }](st *Store, make func() T) T {
+func Kept[T interface{ Close() }](st *Store, newValue func() T) T {
 	k, key := st.kept, reflect.TypeFor[T]()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if have, ok := k.of[key]; ok {
 		return have.(T)
 	}
-	v := make()
+	v := newValue()
 	k.of[key] = v
 	if k.closed {
 		v.Close()

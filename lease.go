@@ -189,9 +189,9 @@ func (d *Documents) leaseIn(ctx context.Context, o *projector.Outline) (Lease, e
 
 // leaseOf reads a session's field lease, which is null after a release.
 func leaseOf(fields events.Fields) Lease {
-	raw, _ := fields.Get("lease")
+	value, _ := fields.Get("lease")
 	var stored *storedLease
-	if len(raw) == 0 || json.Unmarshal(raw, &stored) != nil || stored == nil {
+	if len(value) == 0 || json.Unmarshal(value, &stored) != nil || stored == nil {
 		return Lease{}
 	}
 	until, _ := stored.Until.Time()
@@ -233,21 +233,21 @@ const ClockBound = 90 * time.Second
 // more than ClockBound ahead of the clock that dates the next one, one of the two clocks was wrong. Then LogTime is the
 // earlier of both until they agree, and a warning is logged.
 func (st *Store) LogTime(ctx context.Context) (time.Time, error) {
-	newest := time.Time{}
+	recorded := time.Time{}
 	ctx = log.NoteDamage(ctx, nil) // the time does not rest on the newest record alone
 	for rec, err := range events.Readable(st.Log.ReadBack(ctx, events.Range{Limit: 1})) {
 		if err != nil {
 			return time.Time{}, err
 		}
-		newest = rec.Recorded
+		recorded = rec.Recorded
 	}
 	c := st.clock
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if newest.IsZero() && c.at.IsZero() {
-		newest = st.Now() // no records, so nothing can have ended
+	if recorded.IsZero() && c.at.IsZero() {
+		recorded = st.Now() // no records, so nothing can have ended
 	}
-	latest := newest
+	latest := recorded
 	if c.at.After(latest) {
 		latest = c.at
 	}
@@ -255,7 +255,7 @@ func (st *Store) LogTime(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	if now := c.at.Add(time.Since(c.since)); believed.Equal(latest) && !c.at.IsZero() && !newest.After(now) {
+	if now := c.at.Add(time.Since(c.since)); believed.Equal(latest) && !c.at.IsZero() && !recorded.After(now) {
 		return now, nil
 	}
 	c.at, c.since = believed, time.Now()

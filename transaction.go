@@ -383,8 +383,8 @@ func (d *Documents) Purge(ctx context.Context, kind, id string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		purged, err := d.purgeBlobs(ctx, name)
+	for _, doc := range names {
+		purged, err := d.purgeBlobs(ctx, doc)
 		if err != nil {
 			return err
 		}
