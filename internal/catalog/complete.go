@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,22 +10,18 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/projector"
 )
 
 // Glance opens the catalog in a directory for a short read. It never waits, and creates no files. It sees committed
 // rows. If no catalog can be read like this, the error is ErrNoView.
 func Glance(ctx context.Context, dir string) (Reader, error) {
-	r, err := glance(ctx, catalogForm, filepath.Join(dir, FileName))
-	return Reader{r}, err
-}
-
-func glance(ctx context.Context, f form, path string) (*viewReader, error) {
+	path := filepath.Join(dir, FileName)
 	mode, err := glanceMode(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrNoView, err)
+		return Reader{}, fmt.Errorf("%w: %v", ErrNoView, err)
 	}
-	return newReader(ctx, f, path, mode)
+	r, err := newReader(ctx, catalogForm, path, mode)
+	return Reader{r}, err
 }
 
 // glanceMode returns the mode that opens a file without creating another file. Without a write-ahead log, all rows are
@@ -144,29 +139,6 @@ func firstOf(list []Session) Session {
 	return list[0]
 }
 
-// Timeline returns the history of a session in the catalog. It returns false if the session is missing.
-func (r Reader) Timeline(ctx context.Context, namespace, id string) (*projector.Timeline, bool, error) {
-	s := newSession(events.Session(namespace, id))
-	var state []byte
-	err := r.db.QueryRowContext(ctx, "SELECT session, data FROM sessions JOIN state USING(session) WHERE namespace=? AND id=?", namespace, id).Scan(&s.key, &state)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, false, nil
-	}
-	var blocks [][]byte
-	if err == nil {
-		var rows *sql.Rows
-		rows, err = r.db.QueryContext(ctx, "SELECT data FROM marks WHERE session=? ORDER BY number", s.key)
-		blocks, err = collect(rows, err, oneColumn[[]byte])
-	}
-	if err != nil {
-		return nil, false, r.wrap(err)
-	}
-	if err := s.restore(state, blocks); err != nil {
-		return nil, false, r.wrap(err)
-	}
-	return s.history, true, nil
-}
-
 // RunRow is a run of a session in the catalog.
 type RunRow struct {
 	events.RunRef
@@ -179,12 +151,6 @@ func (r Reader) Runs(ctx context.Context, namespace, id string, limit int) ([]Ru
 		WHERE session=(SELECT session FROM sessions WHERE namespace=? AND id=?) ORDER BY offset DESC LIMIT ?`, namespace, id, limit)
 	list, err := collect(rows, err, func(run *RunRow) []any { return []any{&run.Kind, &run.ID, &run.State, &run.Outcome} })
 	return list, r.wrap(err)
-}
-
-// Steps returns at most limit numbers of the steps with progress in a run, last step first.
-func (r Reader) Steps(ctx context.Context, namespace, id string, run events.RunRef, limit int) ([]string, error) {
-	return r.texts(ctx, `SELECT DISTINCT step FROM progress WHERE session=(SELECT session FROM sessions WHERE namespace=? AND id=?)
-		AND run_kind=? AND run_id=? AND kind NOT IN (?, ?) ORDER BY step DESC LIMIT ?`, namespace, id, run.Kind, run.ID, projector.ProgressStarted, projector.ProgressFinished, limit)
 }
 
 // Happened returns at most limit names of progress in a session's runs, in order.
@@ -226,56 +192,4 @@ func (r Reader) texts(ctx context.Context, text string, args ...any) ([]string, 
 	rows, err := r.db.QueryContext(ctx, text, args...)
 	list, err := collect(rows, err, oneColumn[string])
 	return list, r.wrap(err)
-}
-
-// Spoken is a turn in the search view.
-type Spoken struct {
-	Offset events.Offset // of the event that added it
-	Thread string
-	Number int // among the turns that the event added to the thread, from 0
-	Roles  string
-	Text   string // beginning of the text
-}
-
-// SpokenIn returns at most limit turns of a session up to an offset, live or not, last one first. It reads the search
-// view in a directory, and only a bounded part of the log before the offset.
-func SpokenIn(ctx context.Context, dir, namespace, session string, upto events.Offset, limit int) ([]Spoken, error) {
-	r, err := glance(ctx, searchForm, filepath.Join(dir, SearchFileName))
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	last, err := r.rowAt(ctx, upto)
-	if err != nil {
-		return nil, r.wrap(err)
-	}
-	rows, err := r.db.QueryContext(ctx, fmt.Sprintf(`SELECT offset, thread, number, roles, substr(text, 1, 200) FROM (
-		SELECT * FROM turns WHERE rowid<=? ORDER BY rowid DESC LIMIT %d) WHERE namespace=? AND session=? LIMIT ?`, window/4), last, namespace, session, limit)
-	list, err := collect(rows, err, func(t *Spoken) []any { return []any{offset(&t.Offset), &t.Thread, &t.Number, &t.Roles, &t.Text} })
-	return list, r.wrap(err)
-}
-
-// rowAt returns the last row of the search view at or before an offset. Rows are in log order, except those of sessions
-// that were folded again.
-func (r *viewReader) rowAt(ctx context.Context, upto events.Offset) (int64, error) {
-	var low, high int64
-	err := r.db.QueryRowContext(ctx, "SELECT rowid FROM turns ORDER BY rowid DESC LIMIT 1").Scan(&high)
-	if err != nil {
-		return 0, err
-	}
-	for low < high { // low is at or before the offset, high may be behind it
-		middle := (low + high + 1) / 2
-		var row int64
-		var at events.Offset
-		err := r.db.QueryRowContext(ctx, "SELECT rowid, offset FROM turns WHERE rowid>=? ORDER BY rowid LIMIT 1", middle).Scan(&row, offset(&at))
-		if err != nil {
-			return 0, err
-		}
-		if at > upto {
-			high = middle - 1
-		} else {
-			low = row
-		}
-	}
-	return low, nil
 }

@@ -142,49 +142,6 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// The timeline that Glance reads equals the folded one: lengths and newest turns equal those counted from the log.
-func TestTimelineOfCatalog(t *testing.T) {
-	records := longLog(t, 7, 3000)
-	r := glanced(t, records)
-	got, ok, err := r.Timeline(t.Context(), "default", "long")
-	if err != nil || !ok {
-		t.Fatal(ok, err)
-	}
-	want := projector.NewTimeline(events.Session("", "long"))
-	brought := make(map[events.Offset]string)
-	for _, rec := range records.Of(events.Session("", "long")) {
-		f := projector.Decode(rec)
-		if _, err := want.Add(f.Impossible("", 0, want.Last())); err != nil {
-			t.Fatal(err)
-		}
-		if p, ok := f.Payload.(*events.TurnAppended); ok {
-			brought[rec.Offset] = p.Entries[0].Thread
-		}
-	}
-	live, err := want.Live(want.Last())
-	must(t, err)
-	count := make(map[string]int)
-	var turns []projector.TurnOffset
-	for _, x := range live {
-		for at := x.From; at <= x.To; at++ {
-			if name := brought[at]; name != "" {
-				count[name]++
-				turns = append(turns, projector.TurnOffset{Thread: name, Number: count[name], Offset: at})
-			}
-		}
-	}
-	slices.Reverse(turns)
-	if l := got.Lengths(); fmt.Sprint(l) != fmt.Sprint(count) {
-		t.Errorf("lengths %v, want %v", l, count)
-	}
-	for _, limit := range []int{0, 1, 40, 1 << 20} {
-		newest, err := got.Newest(limit)
-		if want := turns[:min(limit, len(turns))]; err != nil || !slices.Equal(newest, want) {
-			t.Errorf("at most %d: %v, %v\nwant %v", limit, newest, err, want)
-		}
-	}
-}
-
 // Glance creates no files and never waits: not in an empty directory, not during a writer's transaction, and not after
 // a writer was killed.
 func TestGlanceLeavesNothing(t *testing.T) {
@@ -237,33 +194,6 @@ func files(t *testing.T, dir string) string {
 		names = append(names, e.Name())
 	}
 	return strings.Join(names, " ")
-}
-
-// SpokenIn reads turns near the offset, in a log of any length.
-func TestSpokenIn(t *testing.T) {
-	dir := t.TempDir()
-	s := NewSearch(dir, func(t projector.Turn) projector.Said { return projector.Said{Roles: "user", Text: string(t.Raw)} }, nullLogger)
-	_, _, err := s.Begin(t.Context())
-	must(t, err)
-	for at := events.Offset(1); at <= 5000; at++ {
-		e, err := events.New("urn:test", events.Session("n", fmt.Sprint("s", uint64(at)%3)), &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(fmt.Sprint(uint64(at)))}}})
-		must(t, err)
-		must(t, s.Apply(t.Context(), projector.Decode(events.Record{Event: e, Offset: 2 * at})))
-	}
-	must(t, s.Commit(t.Context(), projector.Cursor{Offset: 10_000, EventID: "e"}))
-	must(t, s.Close())
-	for upto, want := range map[events.Offset][]string{10_000: {"4999", "4996"}, 9_000: {"4498", "4495"}, 9_001: {"4498", "4495"}, 8: {"4", "1"}, 2: {"1"}, 1: nil, 20_000: {"4999", "4996"}} {
-		list, err := SpokenIn(t.Context(), dir, "n", "s1", upto, 2)
-		var got []string
-		for _, x := range list {
-			if got = append(got, x.Text); fmt.Sprint(uint64(x.Offset)/2) != x.Text || x.Roles != "user" || x.Thread != "main" {
-				t.Errorf("%+v", x)
-			}
-		}
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("up to %v: %q, want %q, %v", upto, got, want, err)
-		}
-	}
 }
 
 // BenchmarkBeginning completes an id among 100,000 sessions, like a shell, including the opening of the file.
