@@ -269,7 +269,7 @@ func floodListener(t *testing.T, ctx context.Context) {
 		}
 	}
 	f.stop()
-	if n := strings.Count(f.errw.String(), "\n"); n > 4 || !strings.Contains(f.errw.String(), "connections were not let in") {
+	if n := strings.Count(f.errw.String(), "\n"); n > 4 || !strings.Contains(f.errw.String(), "connections were rejected") {
 		t.Errorf("the owner: got %d lines:\n%s", n, f.errw)
 	}
 	output(t, nil, f.store, "tally", "verify")

@@ -143,8 +143,8 @@ func (a *accounts) Check(c server.ClientAuthentication) bool {
 	return true
 }
 
-// guest returns a user's name and password inside the server. It creates the user's account if it is missing.
-func (a *accounts) guest(s *server.Server, of Account) (guest, error) {
+// innerUser returns a user's name and password inside the server. It creates the user's account if it is missing.
+func (a *accounts) innerUser(s *server.Server, of Account) (innerUser, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n, made := a.number[of.Name]
@@ -152,7 +152,7 @@ func (a *accounts) guest(s *server.Server, of Account) (guest, error) {
 		n = len(a.number)
 	}
 	// The account's name becomes part of subjects, and a user's name may have any characters.
-	g := guest{Account: of, name: fmt.Sprintf("tally-%d", n), secret: a.secret}
+	g := innerUser{Account: of, name: fmt.Sprintf("tally-%d", n), secret: a.secret}
 	if made {
 		return g, nil
 	}
@@ -161,7 +161,7 @@ func (a *accounts) guest(s *server.Server, of Account) (guest, error) {
 		err = importAll(account, a.own, n, servicesFor(of.Name))
 	}
 	if err != nil {
-		return guest{}, fmt.Errorf("account of user %s: %w", of.Name, err)
+		return innerUser{}, fmt.Errorf("account of user %s: %w", of.Name, err)
 	}
 	a.number[of.Name] = n
 	a.users[g.name] = &server.User{Username: g.name, Account: account, Permissions: rights(of.Name)}
@@ -187,62 +187,62 @@ func importAll(to, own *server.Account, n int, services []service) error {
 	return nil
 }
 
-// roll is the list of users that a listener admits.
-type roll struct {
+// userList is the list of users that a listener admits.
+type userList struct {
 	mu     sync.Mutex // guards the fields below
-	guests map[string]guest
+	byName map[string]innerUser
 	proven map[string][sha256.Size]byte // by user: digest of a password that matched the hash
 
 	hashing sync.Mutex // bcrypt takes 0.1 s: logins may keep only one processor busy
 }
 
-var errNotLetIn = errors.New("no such user, or another password")
+var errWrongLogin = errors.New("unknown user or wrong password")
 
 // set replaces the list of users.
-func (r *roll) set(list []guest) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.guests, r.proven = make(map[string]guest, len(list)), make(map[string][sha256.Size]byte)
+func (l *userList) set(list []innerUser) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.byName, l.proven = make(map[string]innerUser, len(list)), make(map[string][sha256.Size]byte)
 	for _, g := range list {
-		r.guests[g.Name] = g
+		l.byName[g.Name] = g
 	}
 }
 
-// has reports whether a guest is still on the list, with the same password.
-func (r *roll) has(g guest) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.guests[g.Name] == g
+// has reports whether a user is still on the list, with the same password.
+func (l *userList) has(g innerUser) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.byName[g.Name] == g
 }
 
-// admit returns the guest whose name and password a client sent.
-func (r *roll) admit(name, password string) (guest, error) {
-	r.mu.Lock()
-	g, ok := r.guests[name]
-	proven, hashed := r.proven[name]
-	r.mu.Unlock()
+// admit returns the user whose name and password a client sent.
+func (l *userList) admit(name, password string) (innerUser, error) {
+	l.mu.Lock()
+	g, ok := l.byName[name]
+	proven, hashed := l.proven[name]
+	l.mu.Unlock()
 	sent := sha256.Sum256([]byte(password))
 	same := func(want [sha256.Size]byte) bool { return subtle.ConstantTimeCompare(sent[:], want[:]) == 1 }
 	switch {
 	case !ok:
-		return guest{}, errNotLetIn
+		return innerUser{}, errWrongLogin
 	case !isBcrypt(g.Password) && same(sha256.Sum256([]byte(g.Password))), hashed && same(proven):
 		return g, nil
 	case !isBcrypt(g.Password):
-		return guest{}, errNotLetIn
+		return innerUser{}, errWrongLogin
 	}
-	r.hashing.Lock()
+	l.hashing.Lock()
 	err := bcrypt.CompareHashAndPassword([]byte(g.Password), []byte(password))
-	r.hashing.Unlock()
+	l.hashing.Unlock()
 	if err != nil {
-		return guest{}, errNotLetIn
+		return innerUser{}, errWrongLogin
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.guests[name] != g {
-		return guest{}, errNotLetIn // the list changed meanwhile
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byName[name] != g {
+		return innerUser{}, errWrongLogin // the list changed meanwhile
 	}
-	r.proven[name] = sent
+	l.proven[name] = sent
 	return g, nil
 }
 

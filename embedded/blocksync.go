@@ -104,7 +104,7 @@ func (b *blockSync) syncBlocks() error {
 }
 
 func (b *blockSync) errNothing(verb string) error {
-	return fmt.Errorf("%s %s: there is no block of what was stored: this nats-server does not name its files as this program knows them", verb, b.msgs())
+	return fmt.Errorf("%s %s: no block contains the stored records: this nats-server has other file names than this program knows", verb, b.msgs())
 }
 
 // lookAhead returns the number of the newest block.

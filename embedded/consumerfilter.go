@@ -59,17 +59,17 @@ func openConsumerFilter(nc *nats.Conn) (*consumerFilter, error) {
 }
 
 // close stops taking requests, cancels those that wait for the server, and returns when none is left.
-func (d *consumerFilter) close() error {
-	err := d.sub.Unsubscribe()
-	d.end()
-	for range cap(d.busy) {
-		d.busy <- struct{}{}
+func (f *consumerFilter) close() error {
+	err := f.sub.Unsubscribe()
+	f.end()
+	for range cap(f.busy) {
+		f.busy <- struct{}{}
 	}
 	return err
 }
 
 // take refuses a request, or passes it to the server and the answer back.
-func (d *consumerFilter) take(m *nats.Msg) {
+func (f *consumerFilter) take(m *nats.Msg) {
 	// Requests from other accounts have a reply subject of this form. An answer to any other subject would be published
 	// by this process, in its own account.
 	if !strings.HasPrefix(m.Reply, "_R_.") {
@@ -78,48 +78,48 @@ func (d *consumerFilter) take(m *nats.Msg) {
 	account, rest, _ := strings.Cut(strings.TrimPrefix(m.Subject, filterSubject), ".")
 	request, err := natspull.Check(rest, m.Data)
 	if err == nil {
-		err = d.admit(account, key(request))
+		err = f.admit(account, key(request))
 	}
 	var body []byte
 	if err == nil {
 		body, err = json.Marshal(request)
 	}
 	if err != nil {
-		d.refuse(m.Reply, err)
+		f.refuse(m.Reply, err)
 		return
 	}
 	select {
-	case d.busy <- struct{}{}:
-	case <-d.life.Done():
+	case f.busy <- struct{}{}:
+	case <-f.life.Done():
 		return
 	}
 	go func() {
-		defer func() { <-d.busy }()
-		ctx, cancel := context.WithTimeout(d.life, maxWait)
+		defer func() { <-f.busy }()
+		ctx, cancel := context.WithTimeout(f.life, maxWait)
 		defer cancel()
-		made, err := d.nc.RequestWithContext(ctx, apiCreate+rest, body)
+		made, err := f.nc.RequestWithContext(ctx, apiCreate+rest, body)
 		if err != nil {
 			return // without an answer, the client asks again
 		}
-		d.settle(account, key(request), made.Data)
-		_ = d.nc.Publish(m.Reply, made.Data)
+		f.settle(account, key(request), made.Data)
+		_ = f.nc.Publish(m.Reply, made.Data)
 	}()
 }
 
 func key(r natspull.Request) string { return r.Stream + "." + r.Config.Name }
 
 // admit counts a consumer of an account. If the account has too many, admit returns an error.
-func (d *consumerFilter) admit(account, key string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	made := d.made[account]
+func (f *consumerFilter) admit(account, key string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	made := f.made[account]
 	if made == nil {
 		made = make(map[string]bool)
-		d.made[account] = made
+		f.made[account] = made
 	}
-	if len(made) >= maxConsumers && time.Since(d.looked[account]) > time.Second {
-		d.looked[account] = time.Now()
-		if err := d.forget(made); err != nil {
+	if len(made) >= maxConsumers && time.Since(f.looked[account]) > time.Second {
+		f.looked[account] = time.Now()
+		if err := f.forget(made); err != nil {
 			return err
 		}
 	}
@@ -134,24 +134,24 @@ func (d *consumerFilter) admit(account, key string) error {
 
 // settle removes a consumer from the count if the server did not create it. Otherwise requests with names of missing
 // streams would fill an account, and [consumerFilter.forget] would ask the server about each.
-func (d *consumerFilter) settle(account, key string, answer []byte) {
+func (f *consumerFilter) settle(account, key string, answer []byte) {
 	var said struct {
 		Error json.RawMessage `json:"error"`
 	}
 	made := json.Unmarshal(answer, &said) == nil && said.Error == nil
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	switch {
 	case made:
-		d.made[account][key] = true
-	case !d.made[account][key]: // nor created by another request
-		delete(d.made[account], key)
+		f.made[account][key] = true
+	case !f.made[account][key]: // nor created by another request
+		delete(f.made[account], key)
 	}
 }
 
 // forget removes the consumers that the server no longer has from an account's list.
-func (d *consumerFilter) forget(made map[string]bool) error {
-	ctx, cancel := context.WithTimeout(d.life, answer)
+func (f *consumerFilter) forget(made map[string]bool) error {
+	ctx, cancel := context.WithTimeout(f.life, answer)
 	defer cancel()
 	left := make(map[string][]string) // by stream
 	for key := range made {
@@ -159,7 +159,7 @@ func (d *consumerFilter) forget(made map[string]bool) error {
 		if _, asked := left[stream]; asked {
 			continue
 		}
-		names, err := consumersOf(ctx, d.js, stream)
+		names, err := consumersOf(ctx, f.js, stream)
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return err
 		}
@@ -217,13 +217,13 @@ func (s *Server) removeConsumers(ctx context.Context, streams []string) error {
 }
 
 // refuse answers a request with an error in the server's format.
-func (d *consumerFilter) refuse(to string, reason error) {
+func (f *consumerFilter) refuse(to string, reason error) {
 	body, err := json.Marshal(map[string]any{
 		"type":  "io.nats.jetstream.api.v1.consumer_create_response",
 		"error": jetstream.APIError{Code: 403, ErrorCode: codeConsumerCreate, Description: "refused by the owner of the store: " + reason.Error()},
 	})
 	if err == nil {
-		_ = d.nc.Publish(to, body) // the client may be gone
+		_ = f.nc.Publish(to, body) // the client may be gone
 	}
 }
 

@@ -284,8 +284,8 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 		}
 	}
 	i := slices.IndexFunc(b.gaps, func(g natsfile.Gap) bool {
-		_, _, clear := x.span(b, g)
-		return !g.Taken && (reread || g.Misleading || !clear)
+		_, _, framed := x.span(b, g)
+		return !g.Taken && (reread || g.Misleading || !framed)
 	})
 	if i < 0 {
 		return slices.ContainsFunc(b.gaps, func(g natsfile.Gap) bool { return g.End == len(b.data) }), nil
@@ -408,13 +408,13 @@ func (x *examination) keep(b *examined) error {
 // reportDamage logs the findings, and adds the lost records to the list.
 func (s *Server) reportDamage(x *examination) error {
 	if x.mended > 0 {
-		s.logger.Error("flipped bits were found in the store, and flipped back: the disk or the memory is not to be trusted",
+		s.logger.Error("flipped bits in the store were corrected: the disk or the memory may be failing",
 			"dir", s.dir, "bits", x.mended, "kept", x.kept)
 	}
 	if len(x.lost) == 0 {
 		return nil
 	}
-	s.logger.Error("the store is damaged: verify says what is missing, the damaged blocks are kept",
+	s.logger.Error("the store is damaged: tally verify lists the lost records, and the damaged blocks are kept",
 		"dir", s.dir, "records", len(x.lost), "kept", x.kept)
 	return storedir.AddHoles(s.dir, x.lost)
 }

@@ -35,7 +35,7 @@ func (h *health) check() error {
 	if err := h.room.check(); err != nil || sick == nil {
 		return err
 	}
-	return fmt.Errorf("%w: %v: the store mends itself when it can write again", log.ErrUnavailable, sick)
+	return fmt.Errorf("%w: %v: the store repairs itself when writes succeed again", log.ErrUnavailable, sick)
 }
 
 // fail reports a failed write. Appends are refused until mended is called.
@@ -84,7 +84,7 @@ func (s *Server) watch(ctx context.Context) {
 			}
 			if said != err.Error() {
 				said = err.Error()
-				s.logger.Warn("the store takes no appends", "dir", s.dir, "error", err)
+				s.logger.Warn("the store refuses appends", "dir", s.dir, "error", err)
 			}
 			select {
 			case <-time.After(mendPause):
@@ -123,6 +123,6 @@ func (s *Server) mend(ctx context.Context) error {
 		return err
 	}
 	s.health.mended()
-	s.logger.Info("the store takes appends again", "dir", s.dir)
+	s.logger.Info("the store accepts appends again", "dir", s.dir)
 	return nil
 }

@@ -42,7 +42,7 @@ func (e *LayoutError) Error() string {
 func (e *LayoutError) Unwrap() error { return log.ErrUnavailable }
 
 // errOtherLayout reports that package natsfile cannot read the files that the server of this build writes.
-var errOtherLayout = errors.New("nats-server " + serverVersion + " does not keep its files as this program knows them")
+var errOtherLayout = errors.New("nats-server " + serverVersion + " has another layout of files than this program knows")
 
 // recognise adds the version of this build's server to the mark, and reports whether all versions in the mark are
 // known. The mark is written before the server runs, so the next start knows every version that may have left files.
@@ -77,7 +77,7 @@ func blocksOf(dir string, known bool) string {
 
 // unfamiliar leaves the files to the server alone, and logs the reason.
 func (s *Server) unfamiliar(why string) {
-	s.logger.Warn("the server's files are not known to this program: they are neither looked through nor mended nor read from, and each message is synced by itself",
+	s.logger.Warn("the server's files are not known to this program: they are neither checked nor repaired nor read, and each message is synced separately",
 		"dir", s.dir, "why", why)
 	s.known, s.unvetted, s.seen = false, nil, s.durable.get()
 }
@@ -104,7 +104,7 @@ func prove() (err error) {
 	ns.WaitForShutdown()
 	switch {
 	case err != nil:
-		return fmt.Errorf("have a server write something to compare: %w", err)
+		return fmt.Errorf("write a sample store: %w", err)
 	case !readProof(dir):
 		return errOtherLayout
 	}

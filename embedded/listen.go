@@ -78,9 +78,9 @@ func (l *Listen) Check() error {
 	case isLoopback(host):
 		return nil
 	case l.TLS == nil:
-		return fail("other machines reach it, and it has no TLS: everybody on the way could read and change what is sent")
+		return fail("other machines can reach it, and it has no TLS: the traffic could be read and changed on the way")
 	case len(l.Users) == 0:
-		return fail("other machines reach it, and there are no users: everybody could read the store and append to it")
+		return fail("other machines can reach it, and there are no users: anybody could read the store and append to it")
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func ReadUsers(path string) ([]Account, error) {
 			return nil, fmt.Errorf("%s:%d: want name:password", path, n) // the line is left out: it may be a password
 		}
 		if slices.ContainsFunc(users, func(u Account) bool { return u.Name == name }) {
-			return nil, fmt.Errorf("%s:%d: %s is there twice", path, n, name)
+			return nil, fmt.Errorf("%s:%d: duplicate user %s", path, n, name)
 		}
 		users = append(users, Account{name, password})
 	}
@@ -168,15 +168,15 @@ func (s *Server) openProxies(l *Listen) error {
 		proxies = 2
 	}
 	share := boundsOf(descriptors(), proxies)
-	s.strays = newStrays(s.dir, s.logger)
-	s.atEnd(s.strays.close)
-	attached, err := s.accounts.guest(s.nats, Account{userAttached, s.token})
+	s.rejected = newRejections(s.dir, s.logger)
+	s.atEnd(s.rejected.close)
+	attached, err := s.accounts.innerUser(s.nats, Account{userAttached, s.token})
 	if err != nil {
 		return err
 	}
-	mine := &roll{}
-	mine.set([]guest{attached})
-	if s.local, err = openProxy(proxySettings{address: "127.0.0.1:0", roll: mine, bounds: share}, s.nats.InProcessConn, s.strays); err != nil {
+	mine := &userList{}
+	mine.set([]innerUser{attached})
+	if s.local, err = openProxy(proxySettings{address: "127.0.0.1:0", users: mine, bounds: share}, s.nats.InProcessConn, s.rejected); err != nil {
 		return err
 	}
 	s.atEnd(s.local.close)
@@ -190,17 +190,17 @@ func (s *Server) openProxies(l *Listen) error {
 }
 
 func (s *Server) openOutside(l *Listen, share bounds) (*outside, error) {
-	o, settings := &outside{}, proxySettings{address: l.Address, roll: &roll{}, bounds: share}
-	users, err := s.guests(l.Users)
+	o, settings := &outside{}, proxySettings{address: l.Address, users: &userList{}, bounds: share}
+	users, err := s.innerUsers(l.Users)
 	if err != nil {
 		return nil, err
 	}
-	settings.roll.set(users)
+	settings.users.set(users)
 	if l.TLS != nil {
 		o.tls.Store(l.TLS)
 		settings.secure = o.tls.Load
 	}
-	if o.proxy, err = openProxy(settings, s.nats.InProcessConn, s.strays); err != nil {
+	if o.proxy, err = openProxy(settings, s.nats.InProcessConn, s.rejected); err != nil {
 		return nil, err
 	}
 	l.renew = func(next Listen) error { return s.renew(o, next) }
@@ -216,15 +216,15 @@ func (l *Listen) Renew(next Listen) error {
 	}
 	switch {
 	case l.renew == nil:
-		return &ListenError{l.Address, "nobody listens there yet"}
+		return &ListenError{l.Address, "the store does not listen there yet"}
 	case next.Address != l.Address || (next.TLS == nil) != (l.TLS == nil):
-		return &ListenError{next.Address, "another address, and TLS where there was none, take another start"}
+		return &ListenError{next.Address, "a restart is needed to change the address, or to begin or end TLS"}
 	}
 	return l.renew(next)
 }
 
 func (s *Server) renew(o *outside, next Listen) error {
-	users, err := s.guests(next.Users)
+	users, err := s.innerUsers(next.Users)
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (s *Server) renew(o *outside, next Listen) error {
 		before := o.tls.Swap(next.TLS)
 		strict = !sameAuthorities(before.ClientCAs, next.TLS.ClientCAs)
 	}
-	o.roll.set(users)
+	o.users.set(users)
 	o.expel(strict)
 	return nil
 }
@@ -242,10 +242,10 @@ func sameAuthorities(a, b *x509.CertPool) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.Equal(b)
 }
 
-// guests returns the users with their names and passwords inside the server.
-func (s *Server) guests(users []Account) (list []guest, err error) {
+// innerUsers returns the users with their names and passwords inside the server.
+func (s *Server) innerUsers(users []Account) (list []innerUser, err error) {
 	for _, u := range users {
-		g, err := s.accounts.guest(s.nats, u)
+		g, err := s.accounts.innerUser(s.nats, u)
 		if err != nil {
 			return nil, err
 		}

@@ -74,7 +74,7 @@ func TestReadUsers(t *testing.T) {
 		"":           "",
 		"ann\n":      "!:1:",
 		"a:b\n:c\n":  "!:2:",
-		"a:b\na:c\n": "!twice",
+		"a:b\na:c\n": "!:2: duplicate",
 	} {
 		path := filepath.Join(t.TempDir(), "users")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -22,7 +22,7 @@ func bootID() string {
 func (s *Server) readMark() (storedir.Mark, error) {
 	m, err := storedir.LoadMark(s.dir)
 	if storedir.IsDamaged(err) {
-		s.logger.Warn("the store's mark is made anew", "dir", s.dir, "error", err)
+		s.logger.Warn("the store's mark is written again", "dir", s.dir, "error", err)
 		return storedir.Mark{}, nil
 	}
 	return m, err

@@ -34,8 +34,8 @@ func (x *examination) mend(b *examined) error {
 func (x *examination) straighten(b *examined) error {
 	changed := false
 	for _, g := range b.gaps {
-		from, upto, clear := x.span(b, g)
-		if clear {
+		from, upto, framed := x.span(b, g)
+		if framed {
 			continue
 		}
 		if !changed {
@@ -57,9 +57,9 @@ func (x *examination) straighten(b *examined) error {
 	return b.write()
 }
 
-// span returns the offsets that a damaged stretch occupies. clear reports that the server can derive them from the
-// stretch itself. At the end of the log clear is always true, as the record there may be incomplete.
-func (x *examination) span(b *examined, g natsfile.Gap) (from, upto events.Offset, clear bool) {
+// span returns the offsets that a damaged stretch occupies. framed reports that the server can derive them from the
+// stretch itself. At the end of the log framed is always true, as the record there may be incomplete.
+func (x *examination) span(b *examined, g natsfile.Gap) (from, upto events.Offset, framed bool) {
 	if g.Taken || b.end && g.End == len(b.data) {
 		return 0, 0, true
 	}

@@ -148,7 +148,7 @@ func (o Options) beside(dir string, ts *keeper.Trees) func(context.Context, *tal
 			err = runner.Run(ctx, st, dir, daemons, o.Logger)
 		}
 		if err != nil {
-			o.Logger.Warn("nobody looks after what is due any more", "err", err)
+			o.Logger.Warn("the store's daemons have stopped", "err", err)
 		}
 	}
 }
@@ -296,10 +296,10 @@ func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, e
 		}
 		if !o.Own {
 			st, err = attach(ctx, o, c)
-			if nobody, ok := errors.AsType[*NoOwnerError](err); !ok {
+			if noOwner, ok := errors.AsType[*NoOwnerError](err); !ok {
 				return st, err
 			} else {
-				err = nobody.Err
+				err = noOwner.Err
 			}
 			if time.Now().After(deadline) {
 				owned.Crowded = errors.Is(err, nats.ErrMaxConnectionsExceeded)

@@ -112,9 +112,9 @@ func peerOf(c net.Conn) string {
 	return a.IP.Mask(net.CIDRMask(64, 128)).String()
 }
 
-// strays counts rejected connections by reason and logs the counts, at most once a minute. So unknown clients cannot
+// rejections counts rejected connections by reason and logs the counts, at most once a minute. So unknown clients cannot
 // flood the log.
-type strays struct {
+type rejections struct {
 	logger *slog.Logger
 	dir    string
 
@@ -125,47 +125,47 @@ type strays struct {
 	over  bool
 }
 
-const sayStrays = time.Minute
+const rejectionInterval = time.Minute
 
-func newStrays(dir string, lg *slog.Logger) *strays {
-	return &strays{logger: lg, dir: dir, seen: make(map[string]int)}
+func newRejections(dir string, lg *slog.Logger) *rejections {
+	return &rejections{logger: lg, dir: dir, seen: make(map[string]int)}
 }
 
-func (s *strays) count(why string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seen[why]++
-	if s.timer == nil && !s.over {
-		s.timer = time.AfterFunc(max(time.Second, sayStrays-time.Since(s.said)), s.tell)
+func (r *rejections) count(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen[why]++
+	if r.timer == nil && !r.over {
+		r.timer = time.AfterFunc(max(time.Second, rejectionInterval-time.Since(r.said)), r.report)
 	}
 }
 
-func (s *strays) tell() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tellLocked()
+func (r *rejections) report() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reportLocked()
 }
 
-func (s *strays) tellLocked() {
-	if s.timer == nil {
+func (r *rejections) reportLocked() {
+	if r.timer == nil {
 		return
 	}
-	args := []any{"dir", s.dir}
-	for _, why := range slices.Sorted(maps.Keys(s.seen)) {
-		args = append(args, why, s.seen[why])
+	args := []any{"dir", r.dir}
+	for _, why := range slices.Sorted(maps.Keys(r.seen)) {
+		args = append(args, why, r.seen[why])
 	}
-	s.logger.Warn("connections were not let in", args...)
-	s.seen, s.said, s.timer = make(map[string]int), time.Now(), nil
+	r.logger.Warn("connections were rejected", args...)
+	r.seen, r.said, r.timer = make(map[string]int), time.Now(), nil
 }
 
 // close logs the remaining counts.
-func (s *strays) close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.over = true
-	if s.timer != nil {
-		s.timer.Stop()
-		s.tellLocked()
+func (r *rejections) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	if r.timer != nil {
+		r.timer.Stop()
+		r.reportLocked()
 	}
 	return nil
 }
@@ -174,15 +174,15 @@ func (s *strays) close() error {
 type bounds struct{ within, before int }
 
 const (
-	minAside = 40     // an idle store has 25 descriptors
-	maxAside = 512    // descriptors for the log, its readers, views and trees
-	maxOpen  = 16_384 // connections
+	minReserved = 40     // an idle store has 25 descriptors
+	maxReserved = 512    // descriptors for the log, its readers, views and trees
+	maxOpen     = 16_384 // connections
 )
 
-// boundsOf divides a process's file descriptors among its proxies. Half of them, but between minAside and maxAside, are
+// boundsOf divides a process's file descriptors among its proxies. Half of them, but between minReserved and maxReserved, are
 // kept for the store itself.
 func boundsOf(descriptors, proxies int) bounds {
-	aside := min(max(minAside, descriptors/2), maxAside)
-	each := min(max(descriptors-aside, 8), maxOpen) / proxies
+	reserved := min(max(minReserved, descriptors/2), maxReserved)
+	each := min(max(descriptors-reserved, 8), maxOpen) / proxies
 	return bounds{within: each - each/3, before: each / 3}
 }

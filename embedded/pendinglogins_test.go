@@ -27,7 +27,7 @@ func peerAt(ip string) *peer { return &peer{from: net.ParseIP(ip)} }
 
 // If too many connections wait, a new one closes the oldest of its own network. A single connection stays, and each
 // has minLogin to log in.
-func TestLobby(t *testing.T) {
+func TestPendingLogins(t *testing.T) {
 	t.Run("B-03 a crowd pushes out its own", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l, never := newPendingLogins(3), make(chan struct{})
@@ -83,12 +83,12 @@ func (c *crowded) Accept() (net.Conn, error) {
 }
 
 // After the system had no file descriptor left, a proxy continues, with pauses.
-func TestDoorWithoutDescriptors(t *testing.T) {
+func TestProxyWithoutDescriptors(t *testing.T) {
 	t.Run("B-03 no descriptor is left", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			said := new(bytes.Buffer)
 			l := &crowded{errors: 10}
-			d := &proxy{listener: l, strays: newStrays("d", slog.New(slog.NewTextHandler(said, nil))), pending: newPendingLogins(1), open: t.Context()}
+			d := &proxy{listener: l, rejected: newRejections("d", slog.New(slog.NewTextHandler(said, nil))), pending: newPendingLogins(1), open: t.Context()}
 			began := time.Now()
 			d.run()
 			if l.errors != 0 {
@@ -97,8 +97,8 @@ func TestDoorWithoutDescriptors(t *testing.T) {
 			if took := time.Since(began); took < time.Second || took > 10*maxPause {
 				t.Errorf("ten errors took %v", took)
 			}
-			_ = d.strays.close()
-			if got := said.String(); strings.Count(got, "\n") > 2 || !strings.Contains(got, `"no descriptor was free"=`) {
+			_ = d.rejected.close()
+			if got := said.String(); strings.Count(got, "\n") > 2 || !strings.Contains(got, `"no free file descriptor"=`) {
 				t.Errorf("got the log %s", got)
 			}
 		})
@@ -106,12 +106,12 @@ func TestDoorWithoutDescriptors(t *testing.T) {
 }
 
 // However many strangers connect, the log gets one line a minute, with their number.
-func TestStrays(t *testing.T) {
+func TestRejectionsInLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := new(bytes.Buffer)
-		s := newStrays("d", slog.New(slog.NewTextHandler(said, nil)))
+		s := newRejections("d", slog.New(slog.NewTextHandler(said, nil)))
 		for range 600 {
-			s.count("their TLS handshake failed")
+			s.count("TLS handshake failed")
 			time.Sleep(time.Second / 2)
 		}
 		if err := s.close(); err != nil {

@@ -32,9 +32,9 @@ type proxy struct {
 	inside   func() (net.Conn, error) // connects to the server
 	info     []byte                   // the server's first line, without the members about one connection
 	secure   func() *tls.Config       // nil: no TLS
-	roll     *roll
+	users    *userList
 	most     int // limit of connections that have logged in
-	strays   *strays
+	rejected *rejections
 
 	pending *pendingLogins // connections that have not logged in
 	running sync.WaitGroup
@@ -42,11 +42,11 @@ type proxy struct {
 	shut    context.CancelFunc
 
 	mu     sync.Mutex // guards the field below
-	within map[net.Conn]guest
+	within map[net.Conn]innerUser
 }
 
-// guest is a user whom the server admits, under a name and a password that only this process knows.
-type guest struct {
+// innerUser is a user that the server admits, under a name and a password that only this process knows.
+type innerUser struct {
 	Account             // as the client sends it
 	name, secret string // as the server knows it
 }
@@ -55,17 +55,17 @@ type guest struct {
 type proxySettings struct {
 	address string
 	secure  func() *tls.Config
-	roll    *roll
+	users   *userList
 	bounds  bounds
 }
 
-func openProxy(o proxySettings, inside func() (net.Conn, error), st *strays) (*proxy, error) {
+func openProxy(o proxySettings, inside func() (net.Conn, error), rejected *rejections) (*proxy, error) {
 	l, err := net.Listen("tcp", o.address)
 	if err != nil {
 		return nil, err
 	}
-	d := &proxy{listener: l, inside: inside, secure: o.secure, roll: o.roll, most: o.bounds.within, strays: st,
-		pending: newPendingLogins(o.bounds.before), within: make(map[net.Conn]guest)}
+	d := &proxy{listener: l, inside: inside, secure: o.secure, users: o.users, most: o.bounds.within, rejected: rejected,
+		pending: newPendingLogins(o.bounds.before), within: make(map[net.Conn]innerUser)}
 	if d.info, err = d.greeting(); err != nil {
 		l.Close()
 		return nil, err
@@ -76,8 +76,8 @@ func openProxy(o proxySettings, inside func() (net.Conn, error), st *strays) (*p
 }
 
 // greeting returns the INFO line for clients of the proxy.
-func (d *proxy) greeting() ([]byte, error) {
-	in, err := d.inside()
+func (p *proxy) greeting() ([]byte, error) {
+	in, err := p.inside()
 	if err != nil {
 		return nil, err
 	}
@@ -94,12 +94,12 @@ func (d *proxy) greeting() ([]byte, error) {
 	for _, own := range []string{"client_id", "client_ip", "tls_available", "tls_required", "tls_verify"} {
 		delete(members, own)
 	}
-	if at, ok := d.listener.Addr().(*net.TCPAddr); ok {
+	if at, ok := p.listener.Addr().(*net.TCPAddr); ok {
 		members["host"], members["port"] = fmt.Appendf(nil, "%q", at.IP), fmt.Append(nil, at.Port)
 	}
-	if d.secure != nil {
+	if p.secure != nil {
 		members["tls_required"] = json.RawMessage("true")
-		if d.secure().ClientAuth == tls.RequireAndVerifyClientCert {
+		if p.secure().ClientAuth == tls.RequireAndVerifyClientCert {
 			members["tls_verify"] = json.RawMessage("true")
 		}
 	}
@@ -109,93 +109,93 @@ func (d *proxy) greeting() ([]byte, error) {
 
 // run accepts connections until the proxy is closed. Errors of Accept, such as a lack of file descriptors, are
 // temporary, so run tries again.
-func (d *proxy) run() {
+func (p *proxy) run() {
 	pause := time.Duration(0)
 	for {
-		out, err := d.listener.Accept()
+		out, err := p.listener.Accept()
 		if err == nil {
 			pause = 0
-			d.pending.enter(out, d.open.Done()) // before the next Accept, which bounds the waiting connections
-			d.running.Go(func() { d.enter(out) })
+			p.pending.enter(out, p.open.Done()) // before the next Accept, which bounds the waiting connections
+			p.running.Go(func() { p.enter(out) })
 			continue
 		}
-		if d.open.Err() != nil || errors.Is(err, net.ErrClosed) {
+		if p.open.Err() != nil || errors.Is(err, net.ErrClosed) {
 			return
 		}
-		d.strays.count("no descriptor was free")
+		p.rejected.count("no free file descriptor")
 		pause = min(max(2*pause, 10*time.Millisecond), maxPause)
 		select {
 		case <-time.After(pause):
-		case <-d.open.Done():
+		case <-p.open.Done():
 			return
 		}
 	}
 }
 
 // enter waits for a client's login, and then copies data between the client and the server.
-func (d *proxy) enter(raw net.Conn) {
+func (p *proxy) enter(raw net.Conn) {
 	defer raw.Close()
-	defer context.AfterFunc(d.open, func() { raw.Close() })()
-	out, in, why := d.login(raw)
-	crowded := d.pending.leave(raw)
+	defer context.AfterFunc(p.open, func() { raw.Close() })()
+	out, in, why := p.login(raw)
+	crowded := p.pending.leave(raw)
 	switch {
 	case crowded:
-		why = "too many had not logged in"
-	case d.open.Err() != nil:
+		why = "too many pending logins"
+	case p.open.Err() != nil:
 		why = ""
 	}
 	if why != "" {
-		d.strays.count(why)
+		p.rejected.count(why)
 	}
 	if in == nil {
 		return
 	}
-	defer d.leave(raw)
+	defer p.leave(raw)
 	if !crowded {
-		d.carry(out, in)
+		p.carry(out, in)
 	}
 	in.Close()
 }
 
 // login returns both ends of a connection, or the reason why the client is rejected.
-func (d *proxy) login(raw net.Conn) (out *client, in net.Conn, why string) {
+func (p *proxy) login(raw net.Conn) (out *client, in net.Conn, why string) {
 	_ = raw.SetDeadline(time.Now().Add(loginWithin))
-	if _, err := raw.Write(d.info); err != nil {
-		return nil, nil, "they left"
+	if _, err := raw.Write(p.info); err != nil {
+		return nil, nil, "client left"
 	}
 	out = &client{Conn: raw}
-	if d.secure != nil {
-		secured := tls.Server(raw, d.secure())
+	if p.secure != nil {
+		secured := tls.Server(raw, p.secure())
 		if err := secured.Handshake(); err != nil {
-			return nil, nil, "their TLS handshake failed"
+			return nil, nil, "TLS handshake failed"
 		}
 		out.Conn = secured
 	}
 	out.read = bufio.NewReaderSize(out.Conn, 4096)
 	connect, err := out.connect()
 	if err != nil {
-		return nil, nil, "they did not log in"
+		return nil, nil, "no login"
 	}
-	g, err := d.roll.admit(connect.text("user"), connect.text("pass"))
+	g, err := p.users.admit(connect.text("user"), connect.text("pass"))
 	if err != nil {
 		out.refuse(wrongLogin)
-		return nil, nil, "their user or password was wrong"
+		return nil, nil, "unknown user or wrong password"
 	}
-	if refusal := d.take(raw, g); refusal != "" {
+	if refusal := p.take(raw, g); refusal != "" {
 		out.refuse(refusal)
-		return nil, nil, "too many had logged in"
+		return nil, nil, "too many connections"
 	}
-	if in, err = d.present(connect, g); err != nil {
-		d.leave(raw)
-		return nil, nil, "the server did not take them"
+	if in, err = p.present(connect, g); err != nil {
+		p.leave(raw)
+		return nil, nil, "server refused the connection"
 	}
 	_ = raw.SetDeadline(time.Time{})
 	return out, in, ""
 }
 
-// present connects to the server as a guest.
-func (d *proxy) present(connect hello, g guest) (net.Conn, error) {
-	in, err := d.inside()
+// present connects to the server as a user.
+func (p *proxy) present(connect hello, g innerUser) (net.Conn, error) {
+	in, err := p.inside()
 	if err != nil {
 		return nil, err
 	}
@@ -223,8 +223,8 @@ func skipLine(r io.Reader) error {
 }
 
 // carry copies both ways until either end or the proxy is closed.
-func (d *proxy) carry(out *client, in net.Conn) {
-	d.running.Go(func() {
+func (p *proxy) carry(out *client, in net.Conn) {
+	p.running.Go(func() {
 		_, _ = io.Copy(out.Conn, in)
 		out.Close()
 	})
@@ -235,43 +235,43 @@ func (d *proxy) carry(out *client, in net.Conn) {
 	in.Close()
 }
 
-// take registers a guest's connection. If the guest's account has just ended or the proxy is full, take returns the
+// take registers a user's connection. If the user is no longer on the list or the proxy is full, take returns the
 // server's error message.
-func (d *proxy) take(c net.Conn, g guest) (refusal string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (p *proxy) take(c net.Conn, g innerUser) (refusal string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
-	case !d.roll.has(g):
+	case !p.users.has(g):
 		return wrongLogin
-	case len(d.within) >= d.most:
+	case len(p.within) >= p.most:
 		return "maximum connections exceeded"
 	}
-	d.within[c] = g
+	p.within[c] = g
 	return ""
 }
 
-func (d *proxy) leave(c net.Conn) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.within, c)
+func (p *proxy) leave(c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.within, c)
 }
 
-// expel closes the connections of all guests, or only of those who are no longer on the list.
-func (d *proxy) expel(all bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for c, g := range d.within {
-		if all || !d.roll.has(g) {
+// expel closes the connections of all users, or only of those that are no longer on the list.
+func (p *proxy) expel(all bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c, g := range p.within {
+		if all || !p.users.has(g) {
 			c.Close()
 		}
 	}
 }
 
 // close closes all connections and returns when they have ended.
-func (d *proxy) close() error {
-	d.shut()
-	err := d.listener.Close()
-	d.running.Wait()
+func (p *proxy) close() error {
+	p.shut()
+	err := p.listener.Close()
+	p.running.Wait()
 	return err
 }
 
@@ -314,8 +314,8 @@ func (c hello) text(member string) (s string) {
 	return s
 }
 
-// as returns a CONNECT line with a guest's name and password. Other members that identify the client are left out.
-func (c hello) as(g guest) []byte {
+// as returns a CONNECT line with an inner user's name and password. Other members that identify the client are left out.
+func (c hello) as(g innerUser) []byte {
 	passed := make(map[string]any)
 	for _, member := range []string{"verbose", "pedantic", "name", "lang", "version", "protocol", "echo", "headers", "no_responders"} {
 		if v, ok := c[member]; ok {

@@ -29,7 +29,7 @@ func openReadOnly(ctx context.Context, o Options, c config.Config, why *ReadOnly
 	if err := shadow(dir, c.Store); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	o.Logger.Warn("the store is on a read-only file system: it is read, and takes no appends", "dir", c.Store)
+	o.Logger.Warn("the store is on a read-only file system: appends are refused", "dir", c.Store)
 	c.Store, o.Trees, o.Daemons, o.refused = dir, nil, nil, why
 	st, err := own(ctx, o, c)
 	if err != nil {

@@ -40,7 +40,7 @@ func (s *Server) scrub(ctx context.Context, blocks []examined) {
 			err = s.reportDamage(x)
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, fs.ErrNotExist) {
-			s.logger.Error("a block cannot be looked through", "stream", b.name, "block", b.number, "error", err)
+			s.logger.Error("a block cannot be checked", "stream", b.name, "block", b.number, "error", err)
 		}
 		pace := time.Duration(len(b.data)) * time.Second / scrubRate
 		select {
@@ -86,8 +86,8 @@ func (s *Server) repair(ctx context.Context, x *examination, b examined) error {
 	if err := b.read(); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(b.gaps, func(g natsfile.Gap) bool { _, _, clear := x.span(&b, g); return g.Bit >= 0 || !clear }) {
-		s.logger.Error("a block is damaged: verify says what is missing", "dir", s.dir, "stream", b.name, "block", b.number)
+	if !slices.ContainsFunc(b.gaps, func(g natsfile.Gap) bool { _, _, framed := x.span(&b, g); return g.Bit >= 0 || !framed }) {
+		s.logger.Error("a block is damaged: tally verify lists the lost records", "dir", s.dir, "stream", b.name, "block", b.number)
 		return nil
 	}
 	err := s.events.AtRest(ctx, func() error {

@@ -99,7 +99,7 @@ type Server struct {
 	stored    server.JetStreamConfig // how the server keeps streams
 	serverLog *serverLog
 	accounts  *accounts      // of the clients
-	strays    *strays        // connections that the proxies rejected
+	rejected  *rejections    // connections that the proxies rejected
 	local     *proxy         // for processes of this user; nil: the server is private
 	outside   *outside       // for remote users; nil: there are none
 	opening   sync.WaitGroup // held while the server opens its streams

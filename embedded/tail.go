@@ -43,7 +43,7 @@ func (s *Server) nameLost(ctx context.Context) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	s.logger.Error("the store is damaged: records that were acknowledged are gone from the ends of its streams; verify names them",
+	s.logger.Error("the store is damaged: acknowledged records are missing at the ends of its streams; tally verify lists them",
 		"dir", s.dir, "records", len(lost), "first", lost[0].Offset)
 	if err := storedir.AddHoles(s.dir, lost); err != nil {
 		return err
