@@ -24,7 +24,7 @@ var dialect = []struct {
 	{regexp.MustCompile(`\bgives\b`), 0},
 	{regexp.MustCompile(`\banew\b`), 0},
 	{regexp.MustCompile(`comes? to stand`), 0},
-	{regexp.MustCompile(`\b[Ww]hat (is|was|there|has)\b`), 60},
+	{regexp.MustCompile(`\b[Ww]hat (is|was|there|has)\b`), 15},
 }
 
 // dialectSlack is how far an allowed number may lie above the count before it has to be lowered.

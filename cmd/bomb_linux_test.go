@@ -78,7 +78,7 @@ func mustNameAgain(t *testing.T) {
 		named = append(named, fmt.Sprintf(`{"specversion":"1.0","id":"named-%d","source":"urn:test","type":"tally.turn.appended.v1","subject":"session/s",`+
 			`"datacontenttype":"application/json","dataschema":"urn:tally:schema:turn.appended.v1","dataref":"urn:tally:blob:%x"}`, i, sum))
 	}
-	append := func(code int, want string, lines ...string) {
+	appendLines := func(code int, want string, lines ...string) {
 		t.Helper()
 		c := command(t.Context(), store, "tally", "append", "s", "--key", "k")
 		c.Stdin = strings.NewReader(strings.Join(lines, "\n"))
@@ -87,9 +87,9 @@ func mustNameAgain(t *testing.T) {
 			t.Fatalf("got exit code %d, want %d: %v\n%.2000s", got, code, err, out)
 		}
 	}
-	append(0, "3 events appended", turn, turn, turn)
-	append(3, "line 27: append to session s: invalid dataref: with "+fmt.Sprintf("%x", sum[:4])+", records of the session name 2736", named...)
-	append(0, "26 events appended", named[:26]...)
+	appendLines(0, "3 events appended", turn, turn, turn)
+	appendLines(3, "line 27: append to session s: invalid dataref: with "+fmt.Sprintf("%x", sum[:4])+", records of the session name 2736", named...)
+	appendLines(0, "26 events appended", named[:26]...)
 	mustAnswer(t, store, "ls -o json", 0, `"turns": 29`)
 	mustAnswer(t, store, "log s", 0, "main  user: lighthouse x y")
 	mustAnswer(t, store, "rewind s --to #4 -y", 0, "")

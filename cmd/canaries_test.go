@@ -189,22 +189,22 @@ func TestCanaries(t *testing.T) {
 		h.empty("store")
 	})
 	t.Run("P-35 what stands in clear is found in each place", func(t *testing.T) {
-		clear := &hideout{t: t, dir: dir, store: h.path("clear"), keys: old}
-		clear.job("loud", "a", "use "+testkit.Canary("said"))
-		clear.run(0, "import", h.path("loud"))
-		clear.run(0, "backup", h.path("loud-backups"))
-		clear.run(0, "export", "--all", "--format", "perstack", "-C", h.path("loud-out"))
-		clear.has("clear", ".blk")
-		clear.has("clear", "search.db")
-		clear.has("loud-backups", "objects/")
-		clear.has("loud-out", "c1.json")
+		exposed := &hideout{t: t, dir: dir, store: h.path("clear"), keys: old}
+		exposed.job("loud", "a", "use "+testkit.Canary("said"))
+		exposed.run(0, "import", h.path("loud"))
+		exposed.run(0, "backup", h.path("loud-backups"))
+		exposed.run(0, "export", "--all", "--format", "perstack", "-C", h.path("loud-out"))
+		exposed.has("clear", ".blk")
+		exposed.has("clear", "search.db")
+		exposed.has("loud-backups", "objects/")
+		exposed.has("loud-out", "c1.json")
 		for _, args := range [][]string{{"show", "job/a", "--last", "5"}, {"show", "job/a", "-o", "json"}, {"show", "job/a", "--run", "r", "--step", "1"}, {"log", "job/a", "-o", "jsonl"}, {"log", "job/a", "--raw"},
 			{"search", "canary"}, {"search", "canary", "-o", "json"}} {
-			if out := clear.run(0, args...); !testkit.HasCanary([]byte(out)) {
+			if out := exposed.run(0, args...); !testkit.HasCanary([]byte(out)) {
 				t.Errorf("tally %v: want the canary in %.300s", args, out)
 			}
 		}
-		stop := clear.serve("--listen", testkit.Canary("address")) // the refused connection is logged, and sent to the client
+		stop := exposed.serve("--listen", testkit.Canary("address")) // the refused connection is logged, and sent to the client
 		if said, _ := stop(); !testkit.HasCanary([]byte(said)) {
 			t.Errorf("want the canary in the server's output: %s", said)
 		}

@@ -137,7 +137,7 @@ var ofToday = regexp.MustCompile(`20(2[6-9]-1[0-2]|2[7-9]-\d\d|[3-9]\d-\d\d)-\d\
 var aBackup = regexp.MustCompile(`20\d{6}T\d{6}\.\d{3}Z: [\d.]+ KB, [\d.]+ KB new`)
 
 // progress matches lines that only slow commands print.
-var progress = regexp.MustCompile(`(?m)^(reading: .*|stopping; once more to stop at once)\n`)
+var progress = regexp.MustCompile(`(?m)^(reading: .*|stopping; repeat the signal to stop at once)\n`)
 
 // Files of several agents are read concurrently, so the order of their lines varies.
 var (

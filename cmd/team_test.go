@@ -197,7 +197,7 @@ func TestKillWorker(t *testing.T) {
 	}
 }
 
-// D-59: a worker that was stopped for longer than its lease is refused. Its result is kept as late, and the item has
+// D-59: a worker that was stopped for longer than its lease is refused. Its result is kept as stale, and the item has
 // the other worker's result.
 func TestKillStoppedWorker(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")

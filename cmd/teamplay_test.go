@@ -14,25 +14,24 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// teamPlay tells a copy of these tests to be a team that works until it is killed.
+// teamPlay is the variable that makes a copy of these tests be a team that works until it is killed.
 const teamPlay = "TALLY_TEST_TEAM"
 
-// teamScript is what it is told.
+// teamScript is the script of such a copy.
 type teamScript struct {
 	Store    string
 	Round    int
 	Workers  int
-	Buffered bool // calls return before what they appended is durable
+	Buffered bool // calls return before their events are durable
 }
 
-// teamSaid is a call that has returned: where in the log its effect is.
+// teamSaid is a call that has returned, with the offset of its effect.
 type teamSaid struct {
 	Call, ID string
 	At       events.Offset
 }
 
-// playTeam has items put in and done, messages sent and documents written, and says of each call
-// that it has returned.
+// playTeam adds and does items, sends messages and writes documents, and prints each call that has returned.
 func playTeam(text string) {
 	var c teamScript
 	err := json.Unmarshal([]byte(text), &c)
@@ -46,11 +45,11 @@ func playTeam(text string) {
 func (s teamSaid) say() {
 	saying.Lock()
 	defer saying.Unlock()
-	_ = json.NewEncoder(os.Stdout).Encode(s) // a parent that is gone does not listen
+	_ = json.NewEncoder(os.Stdout).Encode(s) // the parent may have ended
 }
 
 func (c teamScript) play(ctx context.Context) error {
-	// Segments are so small that an item and its claim are often in two.
+	// The segments are so small that an item and its claim are often in different ones.
 	srv, err := embedded.Start(ctx, embedded.ServerOptions{Dir: c.Store, NoSync: c.Buffered, SegmentBytes: 64 << 10})
 	if err != nil {
 		return err
@@ -101,7 +100,7 @@ func (c teamScript) play(ctx context.Context) error {
 	return <-failed
 }
 
-// teamItem has a worker do an item.
+// teamItem makes a worker do an item.
 func teamItem(ctx context.Context, q *tavern.Queue, worker string) error {
 	c, err := q.Next(ctx, worker)
 	if err != nil {
@@ -115,13 +114,13 @@ func teamItem(ctx context.Context, q *tavern.Queue, worker string) error {
 	return nil
 }
 
-// teamReport is what a store has of the calls that returned.
+// teamReport is the store's state of the calls that returned.
 type teamReport struct {
 	lost  []teamSaid
-	twice []string // items with two finishes that are accepted
+	twice []string // items with two accepted finishes
 }
 
-// lookAtTeam reads the log of a store, and looks for what returned.
+// lookAtTeam reads the log of a store, and searches for the effects of the calls that returned.
 func lookAtTeam(ctx context.Context, dir string, said []teamSaid) (r teamReport, err error) {
 	st, err := embedded.Open(ctx, embedded.Options{Store: dir, Backend: "local"})
 	if err != nil {

@@ -12,11 +12,10 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// What changes very much at once is taken in by nobody, and nothing is written over it, until
-// somebody decides.
+// A mass change is not imported, and its files are not overwritten, until somebody decides.
 func TestTreeBulk(t *testing.T) {
 	testkit.Long(t)
-	t.Parallel() // most of it is waiting
+	t.Parallel() // the test mostly waits
 	many := 150
 	if testkit.Soak() {
 		many = 1000
@@ -38,30 +37,30 @@ func TestTreeBulk(t *testing.T) {
 		from := k.head()
 		k.until(what+": it asks", func() bool { s, code := k.status(); return s.Asking != "" && code == 6 })
 		if _, code := k.tally("status"); code != 6 {
-			t.Errorf("%s: status ends with %d", what, code)
+			t.Errorf("%s: status: got exit code %d", what, code)
 		}
 		err := k.put("n0000.txt", what)
 		if _, told := errors.AsType[*tally.TreeError](err); !told {
-			t.Errorf("%s: who appends is told %v", what, err)
+			t.Errorf("%s: append: got %v", what, err)
 		}
 		if n := k.taken(from); len(n) > 0 {
-			t.Errorf("%s: %d documents were changed", what, len(n))
+			t.Errorf("%s: got %d changed documents, want 0", what, len(n))
 		}
 	}
-	// restored wants the files to be as the log has them.
+	// restored fails unless the files equal the log's content.
 	restored := func(what string) {
 		t.Helper()
 		if out, code := k.tally("tree", "restore"); code != 0 {
-			t.Fatalf("%s: restore ends with %d: %s", what, code, out)
+			t.Fatalf("%s: restore: got exit code %d: %s", what, code, out)
 		}
 		if got, err := os.ReadFile(k.file("n0000.txt")); err != nil || string(got) != what {
-			t.Errorf("%s: restored is %q, %v", what, got, err)
+			t.Errorf("%s: got %q, %v", what, got, err)
 		}
 		if out, code := k.tally("tree", "verify"); code != 0 {
-			t.Errorf("%s: %s", what, out)
+			t.Errorf("%s: got %s", what, out)
 		}
 		if s, code := k.status(); code != 0 || s.Files != len(ids) || s.Conflicts != 0 {
-			t.Errorf("%s: %+v", what, s)
+			t.Errorf("%s: got %+v", what, s)
 		}
 		if err := k.put("n0000.txt", "n0000.txt"); err != nil {
 			t.Error(err)
@@ -73,7 +72,7 @@ func TestTreeBulk(t *testing.T) {
 		asks("checkout")
 		for p, stamp := range k.stamps() {
 			if before[p] != stamp && !strings.HasPrefix(p, ".git/") {
-				t.Fatalf("%s is rewritten", p)
+				t.Fatalf("%s was rewritten", p)
 			}
 		}
 		restored("checkout")
@@ -106,10 +105,10 @@ func TestTreeBulk(t *testing.T) {
 			}
 			asks(what)
 			if got, err := os.ReadFile(filepath.Join(away, "docs", "n0000.txt")); err != nil || string(got) != "n0000.txt" {
-				t.Errorf("in the folder that was moved away is %q, %v", got, err)
+				t.Errorf("the moved folder: got %q, %v", got, err)
 			}
 			if list, err := os.ReadDir(filepath.Dir(k.file("x"))); replace && (err != nil || len(list) != 1) {
-				t.Errorf("in the other folder is %v, %v", list, err)
+				t.Errorf("the other folder: got %v, %v", list, err)
 			}
 			restored(what)
 			k.write("after.txt", "seen")
@@ -142,19 +141,19 @@ func TestTreeBulk(t *testing.T) {
 		k.run("git", "clean", "-qfd")
 		asks("accept")
 		if out, code := k.tally("tree", "accept"); code != 0 {
-			t.Fatalf("accept ends with %d: %s", code, out)
+			t.Fatalf("accept: got exit code %d: %s", code, out)
 		}
 		s, code := k.status()
-		if code != 0 || s.Files != many+1 || s.Conflicts != 0 { // with the document appended while it asked
-			t.Errorf("%+v, %d", s, code)
+		if code != 0 || s.Files != many+1 || s.Conflicts != 0 { // including the document that was appended meanwhile
+			t.Errorf("got %+v, %d", s, code)
 		}
 		if got, is := k.text("o0099.txt"); !is || got != "other 99" {
-			t.Errorf("%q, %v", got, is)
+			t.Errorf("got %q, %v", got, is)
 		}
 	})
 }
 
-// others is a branch with n files, and nothing else, for git fast-import.
+// others writes a branch with only n files, for git fast-import.
 func (k *kept) others(n int) string {
 	var b strings.Builder
 	b.WriteString("commit refs/heads/other\ncommitter a <a@x> 1 +0000\ndata 1\nx\ndeleteall\n")

@@ -7,7 +7,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// What a step of a conversation costs the tree that shows it, as the conversation gets long.
+// The cost of a step of a conversation, for the tree that shows it, hardly grows with the conversation.
 func TestTreeLines(t *testing.T) {
 	testkit.OnlySoak(t)
 	onDisk(t)
@@ -41,7 +41,7 @@ func TestTreeLines(t *testing.T) {
 			}))
 		}
 		for info, err := range st.Subjects(t.Context(), "conflict") {
-			t.Fatalf("nobody wrote to the folder, and there is %v, %v", info.Subject, err)
+			t.Fatalf("got %v, %v without a change of the folder", info.Subject, err)
 		}
 		t.Logf("%d lines: a step p50 %v p99 %v", upto, list.part(0.5), list.part(0.99))
 		cost[upto] = list

@@ -13,9 +13,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// Very many files that are there when the tree is named are taken in, and found again by the next
-// who keeps it. TALLY_MILLION is how many: a million takes hours and room, so that it is fewer if
-// it is not set.
+// A tree with very many files imports them at its start, and the next process that keeps it finds them again.
+// TALLY_MILLION sets the number: a million takes hours and space, so the default is smaller.
 func TestTreeMillion(t *testing.T) {
 	testkit.OnlySoak(t)
 	onDisk(t)
@@ -50,7 +49,7 @@ func TestTreeMillion(t *testing.T) {
 		k.waits(6*time.Hour, 200*time.Millisecond, "all files are there", func() bool {
 			s := k.state()
 			if s.Error != "" || s.Asking != "" {
-				t.Fatalf("%+v", s)
+				t.Fatalf("got %+v", s)
 			}
 			if tenth := s.Files * 10 / files; tenth > said {
 				said = tenth
@@ -74,11 +73,11 @@ func TestTreeMillion(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n++; info.Subject.ID == "" {
-			t.Fatalf("%+v", info)
+			t.Fatalf("got %+v", info)
 		}
 	}
 	if n != many {
-		t.Errorf("there are %d documents of %d files", n, many)
+		t.Errorf("got %d documents, want %d", n, many)
 	}
 	k.stop(syscall.SIGTERM)
 	start("found again", many)

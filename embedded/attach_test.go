@@ -205,7 +205,7 @@ func TestAttachedSaysThatTheOwnerIsGone(t *testing.T) {
 }
 
 // If the owner is gone, nobody waits for a view that the owner keeps.
-func TestViewOfADeadOwner(t *testing.T) {
+func TestViewOfDeadOwner(t *testing.T) {
 	dir := t.TempDir()
 	s := mustStart(t, embedded.ServerOptions{Dir: dir})
 	st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir, Store: dir})

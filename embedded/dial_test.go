@@ -96,7 +96,7 @@ system_account: SYS
 
 // With a server that others run, an acknowledgement promises what the server's settings show. A store that promises less
 // than requested is refused.
-func TestForeignServerIsTakenAtItsWord(t *testing.T) {
+func TestDurabilityOfForeignServer(t *testing.T) {
 	contexts := map[string]string{"app": `{"user":"app","password":"a"}`, "sys": `{"user":"sys","password":"s"}`}
 	for name, c := range map[string]struct {
 		conf, project string

@@ -103,7 +103,7 @@ func TestFullDisk(t *testing.T) {
 
 // If another program fills the disk, reserve included, the server's stream stops answering. Appends are refused within
 // seconds, reads continue, and the store recovers when there is space again.
-func TestDiskIsFullBehindOurBack(t *testing.T) {
+func TestDiskFilledByOthers(t *testing.T) {
 	testkit.NotUnderRace(t) // TestFullDisk runs the same code there
 	disk := mustMountSmall(t, 96)
 	dir := filepath.Join(disk, "store")

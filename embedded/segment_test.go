@@ -214,7 +214,7 @@ func TestSubjectsFillASegment(t *testing.T) {
 }
 
 // The next owner completes a segment change that was interrupted at any step.
-func TestHalfARollIsFinished(t *testing.T) {
+func TestInterruptedSegmentChange(t *testing.T) {
 	testkit.NotUnderRace(t) // TestSegmentsAreOneLog changes segments there
 	t.Parallel()
 	for name, spoil := range map[string]func(*testing.T, jetstream.JetStream, string){

@@ -252,7 +252,7 @@ func TestDescriptionOfAStreamIsMended(t *testing.T) {
 
 // After a power cut, a stream that was just created may consist of empty files. A start removes it and reports no
 // loss.
-func TestStreamThatWasNotBorn(t *testing.T) {
+func TestEmptyStreamFiles(t *testing.T) {
 	dir := t.TempDir()
 	srv := mustStart(t, embedded.ServerOptions{Dir: dir})
 	mustAppend(t, srv.Log(), events.Session("", "s"), turn("first", "x"))
@@ -278,15 +278,15 @@ func flip(path string) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
-func replaceIn(path, old, new string) error {
+func replaceIn(path, from, to string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(string(text), old) {
-		return fmt.Errorf("%s: no %s in %s", path, old, text)
+	if !strings.Contains(string(text), from) {
+		return fmt.Errorf("%s: no %s in %s", path, from, text)
 	}
-	return os.WriteFile(path, []byte(strings.Replace(string(text), old, new, 1)), 0o600)
+	return os.WriteFile(path, []byte(strings.Replace(string(text), from, to, 1)), 0o600)
 }
 
 func TestLostStreamIsRefused(t *testing.T) {

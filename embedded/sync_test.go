@@ -135,7 +135,7 @@ func TestWatermarkHasWhatWasAcknowledged(t *testing.T) {
 }
 
 // After a failed write or sync, a store accepts no append until it is repaired.
-func TestSickStoreTakesNothing(t *testing.T) {
+func TestFailedStoreRefusesAppends(t *testing.T) {
 	h := newHealth(&room{dir: t.TempDir(), reserve: 1})
 	if err := h.check(); err != nil {
 		t.Fatal(err)

@@ -213,7 +213,7 @@ func unshown(n noted, writers []writer, rng *rand.Rand, steps int) error {
 }
 
 // Every way to append waits for the files of trees in mode sync.
-func TestTreeDoors(t *testing.T) {
+func TestTreeWriters(t *testing.T) {
 	n := newNoted(t, "mode = \"sync\"\n")
 	writers := writersOf(t, n)
 	steps := len(writers) + 20

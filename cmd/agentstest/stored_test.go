@@ -156,7 +156,7 @@ func (m *machine) caughtUp(root string, like func(name string) bool) {
 // lines compares events with lines: each line is one event with the same bytes.
 func (c *comparison) lines() {
 	c.t.Helper()
-	want, bytes := 0, 0
+	want, size := 0, 0
 	for _, f := range c.files {
 		begin := 0
 		for _, line := range f.lines() {
@@ -167,13 +167,13 @@ func (c *comparison) lines() {
 			case len(r.Event.Data.Entries) != 1 || string(r.Event.Data.Entries[0].Turn) != line:
 				c.t.Errorf("%s: the line at byte %d: got @%d with %.300s", f.name, begin, r.Offset, r.Event.Data.Entries)
 			}
-			want, bytes, begin = want+1, bytes+len(line)+1, begin+len(line)+1
+			want, size, begin = want+1, size+len(line)+1, begin+len(line)+1
 		}
 	}
 	if len(c.at) != want {
 		c.t.Errorf("got %d events of lines, want %d", len(c.at), want)
 	}
-	c.t.Logf("%d files, %d lines, %d bytes, %d events", len(c.files), want, bytes, len(c.records))
+	c.t.Logf("%d files, %d lines, %d bytes, %d events", len(c.files), want, size, len(c.records))
 }
 
 // bytes compares the files with exported files. If a file was moved away after its last line, the export may have it at

@@ -53,7 +53,7 @@ func mustOpen(t *testing.T, st *tally.Store, r *sealed.Ring, id, key, clear stri
 	box, err := sealed.ParseBox(doc.Data)
 	plain, err2 := r.OpenDocument(doc.Subject, doc.Data)
 	if err := errors.Join(err, err2); err != nil || box.KeyID != key || string(plain) != clear {
-		t.Errorf("%s: %q by %q, %v; want %q by %q", id, plain, box.KeyID, err, clear, key)
+		t.Errorf("%s: got %q by %q, %v; want %q by %q", id, plain, box.KeyID, err, clear, key)
 	}
 }
 
@@ -85,13 +85,13 @@ func TestRotateMeanwhile(t *testing.T) {
 		}
 	})
 	if err != nil || rot.Documents != 3 || rot.Sealed != 2 || rot.Already != 1 || len(rot.Closed) != 0 {
-		t.Fatalf("%+v, %v", rot, err)
+		t.Fatalf("got %+v, %v", rot, err)
 	}
 	mustOpen(t, st, both, "changed", "new", "other")
 	mustOpen(t, st, both, "rotated", "new", "of rotated")
 	mustOpen(t, st, both, "still", "new", "of still")
 	if _, err := st.Documents().Read(t.Context(), sealed.Kind, "deleted"); !errors.Is(err, events.ErrNotFound) {
-		t.Errorf("it is back: %v", err)
+		t.Errorf("a deleted document: got %v", err)
 	}
 }
 
@@ -114,11 +114,11 @@ func TestRotateCutShort(t *testing.T) {
 	}
 	check, err := checkSecrets(t.Context(), st, both)
 	if err != nil || check.Open != 6 || check.Keys[0].Documents != 2 || check.Keys[1].Documents != 4 {
-		t.Fatalf("%+v, %v", check, err)
+		t.Fatalf("got %+v, %v", check, err)
 	}
 	for _, want := range []int{2, 0} {
 		if rot, err := rotate(t, st, both, func(secretRead) {}); err != nil || rot.Sealed != want || rot.Already != 6-want {
-			t.Fatalf("%+v, %v", rot, err)
+			t.Fatalf("got %+v, %v", rot, err)
 		}
 	}
 }

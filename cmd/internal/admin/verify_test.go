@@ -39,7 +39,7 @@ func TestUnsettled(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				said, err := unsettled(t.Context(), ends{9, 3, time.Now().Add(c.after)}, settling)
 				if err != nil || said != c.want {
-					t.Errorf("%q, %v", said, err)
+					t.Errorf("got %q, %v", said, err)
 				}
 			})
 		})
@@ -47,6 +47,6 @@ func TestUnsettled(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if _, err := unsettled(ctx, ends{9, 3, time.Now().Add(time.Hour)}, settling); err == nil || !strings.Contains(err.Error(), "cancel") {
-		t.Errorf("given up: %v", err)
+		t.Errorf("a cancelled context: got %v", err)
 	}
 }

@@ -34,12 +34,12 @@ func TestParse(t *testing.T) {
 	} {
 		l, ok := bashline.Parse(line, breaks)
 		if !ok || !slices.Equal(l.Words, want.words) || l.Word != want.word || l.Quote != want.quote || l.Head != want.head {
-			t.Errorf("%s: %+v, %v", line, l, ok)
+			t.Errorf("%s: got %+v, %v", line, l, ok)
 		}
 	}
 	for _, line := range []string{"tally $(touch x) a", "tally `touch x`", `tally "$(touch x) `, "tally $'a", "tally > fi", "tally a\\", "tally <(ls) "} {
 		if l, ok := bashline.Parse(line, breaks); ok {
-			t.Errorf("%s: %+v", line, l)
+			t.Errorf("%s: got %+v", line, l)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestSpell(t *testing.T) {
 		t.Errorf("%v\n%q\nwant %q\n%s", err, got, want, script.String())
 	}
 	if len(want) < 100 {
-		t.Errorf("only %d words were tried", len(want))
+		t.Errorf("got only %d words", len(want))
 	}
 }
 
@@ -88,7 +88,7 @@ func TestCannotSpell(t *testing.T) {
 	l, _ := bashline.Parse("tally show a", breaks)
 	for _, word := range []string{"b", "a\n", "a\x1b[2J", "a\x7f", "a\u009b", "a\xff", ""} {
 		if text, ok := l.Spell(word); ok {
-			t.Errorf("%q is %q", word, text)
+			t.Errorf("%q: got %q", word, text)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func FuzzLine(f *testing.F) {
 			return
 		}
 		if l.Head > len(l.Word) {
-			t.Fatalf("%+v", l)
+			t.Fatalf("got %+v", l)
 		}
 		text, ok := l.Spell(l.Word + word)
 		if !ok {

@@ -48,7 +48,7 @@ func TestExitCode(t *testing.T) {
 		{log.ErrConflict, 6},
 		{log.ErrUnknown, 7},
 		{log.ErrUnavailable, 7},
-		{fmt.Errorf("%w: %w", log.ErrUnavailable, log.ErrNewer), 8}, // the owner of a store of a newer version cannot be reached either
+		{fmt.Errorf("%w: %w", log.ErrUnavailable, log.ErrNewer), 8}, // newer counts first: the owner of such a store cannot be reached either
 		{log.ErrFull, 7},
 		{&log.QuotaError{}, 7},
 		{projector.ErrNoLimits, 2},
@@ -112,14 +112,14 @@ func TestWriteJSON(t *testing.T) {
 	} {
 		var b strings.Builder
 		if err := WriteJSON(&b, f, v); err != nil || b.String() != want {
-			t.Errorf("%s: %q, %v", f, b.String(), err)
+			t.Errorf("%s: got %q, %v", f, b.String(), err)
 		}
 	}
 	if err := WriteJSON(io.Discard, JSON, item{Raw: json.RawMessage("{")}); err == nil {
-		t.Error("what is no JSON was written")
+		t.Error("a value that is not JSON: got no error")
 	}
 	if err := WriteJSON(full{}, JSON, v); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("a full disk: %v", err)
+		t.Errorf("a full disk: got %v", err)
 	}
 }
 
@@ -143,16 +143,16 @@ func TestList(t *testing.T) {
 				}
 			}
 			if err := list.Close(); err != nil || b.String() != want {
-				t.Errorf("%d as %s: %q, %v", n, f, b.String(), err)
+				t.Errorf("%d as %s: got %q, %v", n, f, b.String(), err)
 			}
 		}
 	}
 	list := NewList(full{}, JSON)
 	if err := list.Add(item{Raw: json.RawMessage("1")}); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("a full disk: %v", err)
+		t.Errorf("a full disk: got %v", err)
 	}
 	if err := NewList(full{}, JSON).Close(); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("a full disk: %v", err)
+		t.Errorf("a full disk: got %v", err)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestFlags(t *testing.T) {
 		{m.Flag(), "auto", true}, {m.Flag(), "tty", true}, {m.Flag(), "plain", true}, {m.Flag(), "json", true}, {m.Flag(), "none", true}, {m.Flag(), "loud", false},
 	} {
 		if err := c.flag.Set(c.text); (err == nil) != c.ok {
-			t.Errorf("%q: %v", c.text, err)
+			t.Errorf("%q: got %v", c.text, err)
 		}
 	}
 	if f != JSONL || m != ProgressNone {
@@ -179,7 +179,7 @@ func TestFlags(t *testing.T) {
 func TestNoTerminal(t *testing.T) {
 	t.Setenv("COLUMNS", "")
 	if IsTerminal(&bytes.Buffer{}) || Width(&bytes.Buffer{}) != NoWidth {
-		t.Error("a buffer is taken for a terminal")
+		t.Error("a buffer: got a terminal")
 	}
 }
 
@@ -251,18 +251,18 @@ func TestProgressNoneAndTTY(t *testing.T) {
 	p.At(1, 2, "x")
 	p.Done(2, "x")
 	if b.Len() > 0 {
-		t.Errorf("%q", b)
+		t.Errorf("got %q", b)
 	}
 	for _, total := range []int64{10, 0} {
 		p, b, pass = progress(ProgressTTY)
 		p.At(1, total, "x")
 		if b.Len() > 0 {
-			t.Errorf("%q", b)
+			t.Errorf("got %q", b)
 		}
 		pass(time.Second)
 		p.At(2, total, "half way")
 		if !strings.Contains(b.String(), "half way") {
-			t.Errorf("%q", b)
+			t.Errorf("got %q", b)
 		}
 		p.Done(10, "x")
 	}

@@ -19,22 +19,22 @@ func TestInterruptible(t *testing.T) {
 	}
 	<-ctx.Done()
 	if err := Cause(ctx, ctx.Err()); ExitCode(err) != 143 || err.Error() != "stopped by terminated" {
-		t.Errorf("cause: %v", err)
+		t.Errorf("got cause %v", err)
 	}
 	if err := Cause(ctx, nil); err != nil {
-		t.Errorf("what was done is done: %v", err)
+		t.Errorf("after the end: got %v", err)
 	}
 	stop()
 	if errw.Len() > 0 {
-		t.Errorf("said %q, and stopped at once", errw.String())
+		t.Errorf("got %q from a quick stop, want no output", errw.String())
 	}
 	said, saying := io.Pipe()
 	_, stop = interruptible(t.Context(), saying, 0)
 	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := said.Read(make([]byte, 1)); n != 1 || err != nil { // what takes time is said
-		t.Errorf("%d, %v", n, err)
+	if n, err := said.Read(make([]byte, 1)); n != 1 || err != nil { // a slow stop is announced
+		t.Errorf("got %d bytes, %v", n, err)
 	}
 	said.Close()
 	stop()
@@ -42,6 +42,6 @@ func TestInterruptible(t *testing.T) {
 	stop()
 	wrong := errors.New("wrong")
 	if err := Cause(ctx, wrong); err != wrong {
-		t.Errorf("cause: %v", err)
+		t.Errorf("got cause %v", err)
 	}
 }

@@ -24,15 +24,15 @@ func TestStyle(t *testing.T) {
 	} {
 		style := cli.NewStyle(&bytes.Buffer{}, c.mode, func(name string) string { return c.env[name] })
 		if have := style.Red("x") != "x"; have != c.want {
-			t.Errorf("%s %v: coloured %v", c.mode, c.env, have)
+			t.Errorf("%s %v: got coloured %v", c.mode, c.env, have)
 		}
 		if style.Bold("") != "" {
-			t.Error("nothing is coloured")
+			t.Error("got no colours")
 		}
 	}
 	var m cli.ColorMode
 	if m.Flag().Set("sometimes") == nil || m.Flag().Set("always") != nil || m != cli.ColorAlways {
-		t.Errorf("%q", m)
+		t.Errorf("got %q", m)
 	}
 }
 
@@ -47,7 +47,7 @@ func TestWidthOfPipe(t *testing.T) {
 	for columns, want := range map[string]int{"60": 60, "": cli.NoWidth, "5": cli.NoWidth, "wide": cli.NoWidth} {
 		t.Setenv("COLUMNS", columns)
 		if have := cli.Width(w); have != want {
-			t.Errorf("COLUMNS=%q: %d", columns, have)
+			t.Errorf("COLUMNS=%q: got %d", columns, have)
 		}
 	}
 }

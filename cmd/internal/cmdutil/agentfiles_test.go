@@ -38,7 +38,7 @@ func TestBelow(t *testing.T) {
 	for _, path := range []string{"", "/", "x", "/x/y.txt", "/x/rollout.jsonl", "/chats/x.jsonl", "s.jsonl", "/a/../s.jsonl"} {
 		for _, a := range Agents {
 			if name, ok := a.Below(path); ok && !a.Wants(name) {
-				t.Errorf("%s of %s: %q", path, a.Name(), name)
+				t.Errorf("%s of %s: got %q", path, a.Name(), name)
 			}
 		}
 	}
@@ -99,15 +99,15 @@ func TestFindAgentFiles(t *testing.T) {
 	} {
 		f, ok := FindAgentFiles(filepath.Join(dir, filepath.FromSlash(path)), env)
 		if ok != (w != want{}) || ok && (f.Agent.Name() != w.agent || f.Root != filepath.Join(dir, filepath.FromSlash(w.root)) || f.Below != w.below) {
-			t.Errorf("%s: %+v, %v; want %+v", path, f, ok, w)
+			t.Errorf("%s: got %+v, %v; want %+v", path, f, ok, w)
 		}
 	}
 	if f, ok := FindAgentFiles(filepath.Join(dir, "other", "chats", "x.jsonl"), env, Agents[0]); !ok || f.Below != "chats/x.jsonl" {
-		t.Errorf("what is said to be Claude Code's is not taken for it: %+v", f)
+		t.Errorf("a file of Claude Code by --format: got %+v", f)
 	}
 	if err := os.Symlink(filepath.Join(dir, "home", ".claude"), filepath.Join(dir, "link")); err == nil {
 		if f, ok := FindAgentFiles(filepath.Join(dir, "link"), env); !ok || f.Root != filepath.Join(dir, "home", ".claude", "projects") {
-			t.Errorf("through a link: %+v, %v", f, ok)
+			t.Errorf("through a link: got %+v, %v", f, ok)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func TestRecognised(t *testing.T) {
 				for name := range f.Names {
 					is, ok := f.Only().File(name, []byte(first))
 					if !ok || f.Agent.Name() != c.agent || is.Session != c.session || is.Stem != c.stem || !f.Only().Wants(name) {
-						t.Errorf("%s of %s is %+v (%v)", name, f.Agent.Name(), is, ok)
+						t.Errorf("%s of %s: got %+v (%v)", name, f.Agent.Name(), is, ok)
 					}
 				}
 			}

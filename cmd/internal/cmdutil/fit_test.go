@@ -44,7 +44,7 @@ Flags:
 		}
 		for line := range strings.Lines(got) {
 			if len(line)-1 > width {
-				t.Errorf("at %d columns: %q", width, line)
+				t.Errorf("at %d columns: got %q", width, line)
 			}
 		}
 	}

@@ -28,7 +28,7 @@ func TestGlued(t *testing.T) {
 	for _, a := range Agents {
 		recorded := a.Name() == "acp" || a.Name() == "exec" // tally itself writes their files
 		if !recorded && !slices.ContainsFunc(cases, func(c example) bool { return c.agent == a.Name() }) {
-			t.Errorf("%s has no case here: add the name of a file, its first line and a line that the model said", a.Name())
+			t.Errorf("%s has no case here: add the name of a file, its first line and a line of the model", a.Name())
 		}
 	}
 	for _, c := range cases {
@@ -37,19 +37,19 @@ func TestGlued(t *testing.T) {
 				agent, _ := AgentNamed(c.agent)
 				f, ok := agent.File(c.name, []byte(c.first))
 				if !ok {
-					t.Fatalf("%s is no file of %s", c.name, c.agent)
+					t.Fatalf("%s was not recognised as a file of %s", c.name, c.agent)
 				}
 				fold := agent.Fold(f)
 				fold.Line(agents.Span{End: int64(len(c.first))}, []byte(c.first))
 				line := c.said[:cut] + c.said
 				m := fold.Line(agents.Span{Start: int64(len(c.first)), End: int64(len(c.first) + len(line))}, []byte(line))
 				if m.Thread != agents.Main || m.Time.IsZero() {
-					t.Fatalf("behind %q the line stands in %s, at %v", c.said[:cut], m.Thread, m.Time)
+					t.Fatalf("after %q: got the line in thread %s, at %v", c.said[:cut], m.Thread, m.Time)
 				}
 				read, ok := message.ReadGlued([]byte(line))
 				last := len(read.Parts) - 1
 				if !ok || last < 0 || !strings.Contains(read.Parts[last].Text, `Two {"a":1}.`) || read.Parts[last].Role != "assistant" {
-					t.Fatalf("behind %q it says %+v", c.said[:cut], read.Parts)
+					t.Fatalf("after %q: got %+v", c.said[:cut], read.Parts)
 				}
 			}
 		})

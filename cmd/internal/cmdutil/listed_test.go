@@ -23,7 +23,7 @@ func TestFormatsAreDocumented(t *testing.T) {
 			t.Errorf("the first table of docs/agents.md has no row for the format %s", k.Format())
 		}
 		if k.in == "" {
-			t.Errorf("the list of agents does not say what files %s reads", k.Name())
+			t.Errorf("the list of agents does not name the files of %s", k.Name())
 		}
 	}
 	stores, err := filepath.Glob("../../../docs/from-*.md")
@@ -32,7 +32,7 @@ func TestFormatsAreDocumented(t *testing.T) {
 	}
 	for _, l := range Layouts {
 		if !slices.ContainsFunc(stores, func(name string) bool { return strings.Contains(read(name), "--format "+l.Name()) }) {
-			t.Errorf("no page docs/from-*.md says --format %s", l.Name())
+			t.Errorf("no page docs/from-*.md has --format %s", l.Name())
 		}
 		if !strings.Contains(readme, "--format "+l.Name()) && !strings.Contains(readme, "`"+l.Name()+"`") {
 			t.Errorf("README.md does not name the format %s", l.Name())

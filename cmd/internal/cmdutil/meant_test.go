@@ -17,12 +17,12 @@ func hintOf(t *testing.T, args ...string) string {
 	var errw strings.Builder
 	err := cmdutil.Run(t.Context(), program.Tally, args, strings.NewReader(""), &errw, &errw)
 	if err == nil {
-		t.Errorf("tally %s is a command", strings.Join(args, " "))
+		t.Errorf("tally %s: got a command", strings.Join(args, " "))
 		return ""
 	}
 	code, _ := errors.AsType[*cli.CodeError](err)
 	if code == nil {
-		t.Fatalf("tally %s: %v", strings.Join(args, " "), err)
+		t.Fatalf("tally %s: got %v", strings.Join(args, " "), err)
 	}
 	return code.Hint
 }
@@ -62,7 +62,7 @@ func TestOtherVerbs(t *testing.T) {
 			err := cmdutil.Run(t.Context(), program.Tally, strings.Fields(typed), strings.NewReader(""), &errw, &errw)
 			word := strings.Fields(typed)[0]
 			if err == nil || cli.ExitCode(err) != cli.BadUsage || err.Error() != "unknown command \""+word+"\": use tally "+want {
-				t.Errorf("tally %s: %v", typed, err)
+				t.Errorf("tally %s: got %v", typed, err)
 			}
 			verb, _, err := program.Tally(new(cmdutil.App)).Find(strings.Fields(want))
 			if err != nil || "tally "+want != verb.CommandPath() {
@@ -93,7 +93,7 @@ func TestOtherVerbs(t *testing.T) {
 		root := program.Tally(new(cmdutil.App))
 		for word, list := range cmdutil.OtherWords() {
 			if cmd, _, err := root.Find([]string{word}); err == nil && cmd != root {
-				t.Errorf("%s is a command", word)
+				t.Errorf("%s: got a command", word)
 			}
 			for _, meant := range list {
 				words := strings.Fields(meant)
@@ -102,18 +102,18 @@ func TestOtherVerbs(t *testing.T) {
 					continue
 				}
 				if err != nil || cmd == root {
-					t.Errorf("%s means %s, which is no command", word, meant)
+					t.Errorf("%s: got %s, which is not a command", word, meant)
 					continue
 				}
 				for _, flag := range rest {
 					name := strings.TrimLeft(flag, "-")
 					if cmd.Flags().Lookup(name) == nil && cmd.Flags().ShorthandLookup(name[:1]) == nil {
-						t.Errorf("%s means %s, which has no such flag", word, meant)
+						t.Errorf("%s: got %s, which has no such flag", word, meant)
 					}
 				}
 			}
 			if slices.Contains(list, "") || len(list) > 2 {
-				t.Errorf("%s means %q", word, list)
+				t.Errorf("%s: got %q", word, list)
 			}
 		}
 	})

@@ -16,7 +16,7 @@ func TestMemoryLimitFollowsWhatIsHeld(t *testing.T) {
 		t.Helper()
 		for end := time.Now().Add(20 * time.Second); !so(debug.SetMemoryLimit(-1)); time.Sleep(time.Millisecond) {
 			if runtime.GC(); time.Now().After(end) {
-				t.Fatalf("the limit is %d MB", debug.SetMemoryLimit(-1)>>20)
+				t.Fatalf("got a limit of %d MB", debug.SetMemoryLimit(-1)>>20)
 			}
 		}
 	}

@@ -37,7 +37,7 @@ func TestWhen(t *testing.T) {
 		}
 	}
 	if at, err := When("since", "", now); err != nil || !at.IsZero() {
-		t.Errorf("none: %v, %v", at, err)
+		t.Errorf("an empty text: got %v, %v", at, err)
 	}
 }
 
@@ -50,7 +50,7 @@ func FuzzWhen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		at, ok := ago(text, now)
 		if ok && at.After(now) {
-			t.Errorf("%q is %v", text, at)
+			t.Errorf("%q: got %v", text, at)
 		}
 		_, _ = When("since", text, now)
 	})

@@ -35,10 +35,10 @@ func TestSnippetFits(t *testing.T) {
 		line := snippetLine(spans, styleOf(coloured), width)
 		shown := sgr.ReplaceAllString(line, "")
 		if columns := uniseg.StringWidth(shown); columns > width {
-			t.Fatalf("%q takes %d columns of %d", line, columns, width)
+			t.Fatalf("%q: got %d columns, want at most %d", line, columns, width)
 		}
 		if strings.ContainsFunc(shown, func(r rune) bool { return r < 0x20 || r == 0x202e }) {
-			t.Fatalf("%q is not for a screen", line)
+			t.Fatalf("got control characters in %q", line)
 		}
 		if coloured && !strings.Contains(line, "\x1b[1m\x1b[33mmatch\x1b[0m") || !coloured && !strings.Contains(line, "⟦match⟧") {
 			t.Fatalf("%q does not show the match in %v", line, spans)

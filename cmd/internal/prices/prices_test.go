@@ -84,7 +84,7 @@ func listPrices(t *testing.T) {
 			t.Errorf("%s on %s, %+v, %+v: %s, want %s", c.model, c.day, c.tokens, c.terms, text, c.want)
 		}
 		if got.USD != "" && (got.Price.Source == "" || got.Price.Checked == "") {
-			t.Errorf("%s: the price does not say where it is from", c.model)
+			t.Errorf("%s: the price has no source", c.model)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func TestBuiltinRows(t *testing.T) {
 				t.Errorf("%s from %s, up to %d: found %+v, want %+v", model, e.price.From, e.price.UpTo, c.Price, e.price)
 			}
 			if strings.Contains(model, "*") {
-				t.Errorf("%s: a pattern names models that nobody knows yet", model)
+				t.Errorf("%s: the pattern also matches models that do not exist yet", model)
 			}
 		}
 		if !strings.HasPrefix(e.price.Source, "https://") || e.price.Checked == "" {
@@ -175,7 +175,7 @@ func TestBefore(t *testing.T) {
 		}
 	}
 	if got := both.Cost(Usage{Model: "claude-opus-4-5", Day: "2026-03-01", Tokens: events.Tokens{CacheRead: 1}}); got.USD != "" {
-		t.Error("a class that the user gave no price has one")
+		t.Error("a class without a price in the user's table: got a price")
 	}
 	if got := both.Cost(Usage{Model: "claude-opus-4-8", Day: "2026-08-01", Tokens: events.Tokens{Input: 1}, Terms: events.Terms{Speed: "fast"}}); got.USD != "0.00001" {
 		t.Errorf("fast, which the user says nothing of: %+v", got)
@@ -294,17 +294,17 @@ func FuzzParse(f *testing.F) {
 		table, err := Parse(data, "s")
 		if e, ok := errors.AsType[*Error](err); ok {
 			if e.Line < 1 || e.Line > 1+strings.Count(string(data), "\n") {
-				t.Fatalf("%v of %d lines", err, strings.Count(string(data), "\n"))
+				t.Fatalf("got %v in a text of %d lines", err, strings.Count(string(data), "\n"))
 			}
 			return
 		}
 		if err != nil {
-			t.Fatalf("%T: %v", err, err)
+			t.Fatalf("got %T: %v", err, err)
 		}
 		for _, layer := range table.layers {
 			for _, e := range layer {
 				if m := table.Model(strings.ReplaceAll(e.models[0], "*", "")); len(m.layers[0]) == 0 {
-					t.Fatalf("the table does not know %q, which it names", e.models[0])
+					t.Fatalf("the table does not find its own %q", e.models[0])
 				}
 				if c := e.price.cost(Usage{Tokens: events.Tokens{Input: 1, Output: 1}}, ""); c.USD == "" || c.Part {
 					t.Fatalf("no cost at %+v", e.price)

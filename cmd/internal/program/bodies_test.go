@@ -33,13 +33,13 @@ func TestBodiesInCommandLines(t *testing.T) {
 			}
 		}
 		if len(texts) < 100 {
-			t.Errorf("only %d texts were read", len(texts))
+			t.Errorf("got only %d texts", len(texts))
 		}
 	})
 	t.Run("B-06 what is forbidden", func(t *testing.T) {
 		for _, line := range []string{`sh -c 'make "$(cat)"'`, "sh -c 'claude -p \"`cat`\"'", `sh -c 'claude -p "$(</dev/stdin)"'`, "jq -r .id | xargs tally queue retry build", `read x && make "$x"`, `eval "$x"`} {
 			if unsafeWords.FindString(line) == "" || safeXargs.MatchString(line) {
-				t.Errorf("%s is let through", line)
+				t.Errorf("%s: got no match", line)
 			}
 		}
 	})

@@ -44,7 +44,7 @@ func TestFlagsAreCompleted(t *testing.T) {
 		}
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if _, ok := cmd.GetFlagCompletionFunc(f.Name); !ok && f.NoOptDefVal == "" && f.Name != "help" && f.Name != "version" && !slices.Contains(free, f.Name) {
-				t.Errorf("%s --%s: nothing is offered, and it is not among those for which that is right", cmd.CommandPath(), f.Name)
+				t.Errorf("%s --%s: no candidates, and the flag is not in the list of flags without", cmd.CommandPath(), f.Name)
 			}
 		})
 	}
@@ -74,7 +74,7 @@ func TestOfferedWordsAreTaken(t *testing.T) {
 		}
 	}
 	if tried < 40 {
-		t.Errorf("only %d words were tried", tried)
+		t.Errorf("got only %d words", tried)
 	}
 }
 

@@ -426,7 +426,7 @@ func (s *allStore) damageEach(t *testing.T, list []question, prepare func(*testi
 		prepare(t, dir)
 		for j, now := range answersOf(t, dir, list) {
 			if fault := sum.judge(list[j], before[j], now, named(at)); fault != "" {
-				t.Errorf("%v (%s) is damaged: %s: %s\n   before: %.300s\n   now:    %.300s", at, s.types[at], list[j].name, fault, strings.ReplaceAll(before[j].String(), "\n", "⏎"), strings.ReplaceAll(now.String(), "\n", "⏎"))
+				t.Errorf("damage of %v (%s): %s: %s\n   before: %.300s\n   now:    %.300s", at, s.types[at], list[j].name, fault, strings.ReplaceAll(before[j].String(), "\n", "⏎"), strings.ReplaceAll(now.String(), "\n", "⏎"))
 			}
 		}
 		if err := os.RemoveAll(filepath.Dir(dir)); err != nil {

@@ -349,7 +349,7 @@ func newAllStore(t *testing.T) *allStore {
 	}
 	records, gaps := natsfile.Scan("TALLY_1", 1, data)
 	if len(gaps) > 0 || len(records) != len(s.types) {
-		t.Fatalf("%d records and %d gaps in the block, %d in the log", len(records), len(gaps), len(s.types))
+		t.Fatalf("got %d records and %d gaps in the block, %d records in the log", len(records), len(gaps), len(s.types))
 	}
 	s.records, s.path = records, strings.TrimPrefix(block, s.dir+"/")
 	return s

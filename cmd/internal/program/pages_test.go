@@ -19,7 +19,7 @@ func TestPagesNameCommands(t *testing.T) {
 		words := strings.Fields(line[1])
 		cmd, rest, err := root.Find(words)
 		if err != nil || cmd == root || !cmd.Runnable() || cmd.HasSubCommands() {
-			t.Errorf("tally %s: no command: %v", line[1], err)
+			t.Errorf("tally %s: unknown command: %v", line[1], err)
 			continue
 		}
 		for _, word := range rest {
@@ -27,11 +27,11 @@ func TestPagesNameCommands(t *testing.T) {
 				break
 			}
 			if name, ok := strings.CutPrefix(word, "--"); ok && cmd.Flag(name) == nil {
-				t.Errorf("tally %s: there is no --%s", line[1], name)
+				t.Errorf("tally %s: unknown flag --%s", line[1], name)
 			}
 		}
 	}
 	if len(lines) < 15 {
-		t.Errorf("the page names %d commands", len(lines))
+		t.Errorf("got %d commands on the page", len(lines))
 	}
 }

@@ -34,12 +34,12 @@ func TestPartsOfOneProgram(t *testing.T) {
 		has := verbs(part.root)
 		for _, verb := range strings.Fields(part.verbs) {
 			if has[verb] == "" || has[verb] != all[verb] {
-				t.Errorf("%s %s: %q, and in tally: %q", name, verb, has[verb], all[verb])
+				t.Errorf("%s %s: got %q, want %q as in tally", name, verb, has[verb], all[verb])
 			}
 			delete(has, verb)
 		}
 		for verb := range has {
-			t.Errorf("%s has %s", name, verb)
+			t.Errorf("%s has a further command %s", name, verb)
 		}
 	}
 }
@@ -65,17 +65,17 @@ func TestHelp(t *testing.T) {
 	}
 	week := help()
 	if week != help("help") || week != help("--help") || lines(week) > 40 {
-		t.Errorf("the help has %d lines, or differs from help and --help:\n%s", lines(week), week)
+		t.Errorf("the help: got %d lines, or a difference between help and --help:\n%s", lines(week), week)
 	}
 	if verbs := regexp.MustCompile(`(?m)^  \w`).FindAllString(week, -1); len(verbs) != 19 {
-		t.Errorf("the help has %d commands:\n%s", len(verbs), week)
+		t.Errorf("the help: got %d commands:\n%s", len(verbs), week)
 	}
 	if lines(all) > 85 {
-		t.Errorf("help --all has %d lines", lines(all))
+		t.Errorf("help --all: got %d lines", lines(all))
 	}
 	concepts := help("help", "concepts")
 	if lines(concepts) > 24 {
-		t.Errorf("help concepts has %d lines", lines(concepts))
+		t.Errorf("help concepts: got %d lines", lines(concepts))
 	}
 	for _, word := range strings.Fields("session turn thread position rewind fork cost project") {
 		if !strings.Contains("\n"+concepts, "\n"+word+" ") {
@@ -85,7 +85,7 @@ func TestHelp(t *testing.T) {
 	for _, text := range []string{week, all, concepts} {
 		for line := range strings.Lines(text) {
 			if len(line) > 81 {
-				t.Errorf("%d columns: %s", len(line)-1, line)
+				t.Errorf("got %d columns: %s", len(line)-1, line)
 			}
 		}
 	}

@@ -42,7 +42,7 @@ func FuzzKicks(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte) {
 		for _, kick := range kicksIn(said) {
 			if isSession := strings.HasPrefix(kick, "codex/"); !isSession && !filepath.IsAbs(kick) || strings.ContainsRune(kick, 0) || len(kick) > maxKick+len("codex/") {
-				t.Errorf("%q", kick)
+				t.Errorf("got %q", kick)
 			}
 		}
 	})
@@ -119,22 +119,22 @@ func TestHookKicks(t *testing.T) {
 	got := make(chan string, 10)
 	k := listen(func(path string) { got <- path })
 	if k == nil {
-		t.Fatal("nothing listens")
+		t.Fatal("no watch listens")
 	}
 	defer k.Close()
 	if info, err := os.Stat(k.path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
+		t.Errorf("got %v, %v", info, err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "tally", "kick-1")); err == nil {
-		t.Error("what a killed watch left is still there")
+		t.Error("the socket of a killed watch is still there")
 	}
 	Hook([]string{"claude"}, strings.NewReader(`{"transcript_path":"/a/b.jsonl"}`), os.Getenv)
 	if path := <-got; path != "/a/b.jsonl" {
-		t.Errorf("%q", path)
+		t.Errorf("got %q", path)
 	}
 	Hook([]string{"codex", `{"thread-id":"0199"}`}, strings.NewReader(`{"transcript_path":"/not/read"}`), os.Getenv)
 	if path := <-got; path != "codex/0199" {
-		t.Errorf("%q", path)
+		t.Errorf("got %q", path)
 	}
 }
 

@@ -55,7 +55,7 @@ func say(dir string, locations []location) string {
 	return strings.Join(list, "; ")
 }
 
-func TestPlaces(t *testing.T) {
+func TestLocations(t *testing.T) {
 	dir, env := home(t)
 	off, yes := false, true
 	for name, c := range map[string]struct {
@@ -103,12 +103,12 @@ func TestPlaces(t *testing.T) {
 }
 
 // The state has separate names for parts of a folder, so that files outside of a part do not count as removed.
-func TestPlaceID(t *testing.T) {
+func TestLocationID(t *testing.T) {
 	var whole, part, rest location
 	whole.Root, part.Root, rest.Root = "/r", "/r", "/r"
 	part.Below, rest.except = "a", []string{"a"}
 	if whole.id() == part.id() || part.id() == rest.id() || whole.id() == rest.id() {
-		t.Errorf("%q %q %q", whole.id(), part.id(), rest.id())
+		t.Errorf("got ids %q, %q, %q", whole.id(), part.id(), rest.id())
 	}
 	for name, want := range map[string][3]bool{"a/x": {true, true, false}, "a": {true, true, false}, "ab/x": {true, false, true}, "b": {true, false, true}} {
 		if got := [3]bool{whole.has(name), part.has(name), rest.has(name)}; got != want {
@@ -116,11 +116,11 @@ func TestPlaceID(t *testing.T) {
 		}
 	}
 	if !part.enters("a") || !part.enters("a/b") || part.enters("b") || part.enters("ab") {
-		t.Error("it looks into the wrong folders")
+		t.Error("the location reads the wrong folders")
 	}
 	part.Below = "a/b/c"
 	if !part.enters("a") || !part.enters("a/b") || part.enters("a/c") {
-		t.Error("it does not find the way")
+		t.Error("the location skips a folder on the way")
 	}
 }
 
@@ -134,7 +134,7 @@ func TestBackfill(t *testing.T) {
 	}
 	for _, text := range []string{"", "d", "0d", "-1d", "1.5d", "1y", "30", "999999999d", "nothing"} {
 		if new(backfill).Set(text) == nil {
-			t.Errorf("%q is taken", text)
+			t.Errorf("%q: got no error", text)
 		}
 	}
 	if (&backfill{}).from(now) != (time.Time{}) {

@@ -11,7 +11,7 @@ import (
 )
 
 // A watch that has read everything sleeps until a line comes, and reports it within a moment.
-func TestTellerRests(t *testing.T) {
+func TestReporterRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tl := newReporter(&cmdutil.App{}, false)
 		tl.caughtUp = true
@@ -31,7 +31,7 @@ func TestTellerRests(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if n := len(looks); n > 0 {
-			t.Errorf("it looked %d times while nothing came", n)
+			t.Errorf("got %d looks without a new line, want 0", n)
 		}
 		sub := events.Session("", "codex/one")
 		e, err := events.New("urn:tally:agent:codex", sub, &events.TurnAppended{Entries: []events.Entry{{Thread: "log", Turn: events.Raw(`{}`)}}})
@@ -44,12 +44,12 @@ func TestTellerRests(t *testing.T) {
 				tl.seen(sub, []events.Event{e}, log.Ack{First: 1, Last: 1}, 1)
 			}
 			if took := (<-looks).Sub(came); took > pace {
-				t.Errorf("what came is said after %v", took)
+				t.Errorf("a new line was reported after %v", took)
 			}
 			time.Sleep(time.Hour)
 			synctest.Wait()
 			for len(looks) > 1 { // at most once more, for a line that came during the look
-				t.Errorf("it looked at %v, too", <-looks)
+				t.Errorf("got a further look at %v", <-looks)
 			}
 			for len(looks) > 0 {
 				<-looks

@@ -15,7 +15,7 @@ const someHandler = `{"type":"command","command":"tally hook claude","timeout":5
 func mustAdd(t interface{ Fatalf(string, ...any) }, text string, events ...string) string {
 	to, err := addHooks([]byte(text), []byte(someHandler), events)
 	if err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("%s: got %v", text, err)
 	}
 	return string(to)
 }
@@ -92,7 +92,7 @@ func TestHooksLaw(t *testing.T) {
 		text := settingsText(rt)
 		to := mustAdd(rt, text, "SessionStart", "Stop")
 		if again := mustAdd(rt, to, "SessionStart", "Stop"); again != to {
-			rt.Fatalf("again:\n%s", cmp.Diff(to, again))
+			rt.Fatalf("a second addition: want - got +\n%s", cmp.Diff(to, again))
 		}
 		var was, is map[string]any
 		if err := json.Unmarshal([]byte(text), &was); err != nil {
@@ -103,11 +103,11 @@ func TestHooksLaw(t *testing.T) {
 		}
 		for name, value := range was {
 			if name != "hooks" && !cmp.Equal(is[name], value) {
-				rt.Fatalf("%s is %v, was %v", name, is[name], value)
+				rt.Fatalf("%s: got %v, want %v", name, is[name], value)
 			}
 		}
 		if n := strings.Count(to, "tally hook claude"); n != 2 || strings.Count(to, "say done") != strings.Count(text, "say done") {
-			rt.Fatalf("%d hooks in\n%s", n, to)
+			rt.Fatalf("got %d hooks in\n%s", n, to)
 		}
 		back, err := cutHooks([]byte(to))
 		if err != nil || string(back) != text {
@@ -136,13 +136,13 @@ func TestNotify(t *testing.T) {
 	for _, text := range []string{"", "model = \"m\"\n", "# mine\n[tools]\nnotify = 1\n", "x = [\n  [1],\n]\n\n[a]\n", "a = 1\r\n", "a = \"\"\"\n[b]\nnotify = 2\n\"\"\"\n"} {
 		to, remark, err := addNotify([]byte(text), "tally")
 		if err != nil || remark != "" {
-			t.Fatalf("%q: %v, %s", text, err, remark)
+			t.Fatalf("%q: got %v, %s", text, err, remark)
 		}
 		if want := strings.TrimSuffix(line, "\n"); !strings.HasPrefix(string(to), want) || !strings.HasSuffix(string(to), text) || len(to) < len(want)+len(text)+1 {
-			t.Errorf("%q became %q", text, to)
+			t.Errorf("%q: got %q", text, to)
 		}
 		if again, _, err := addNotify(to, "/opt/tally"); err != nil || string(again) != string(to) {
-			t.Errorf("again: %q, %v", again, err)
+			t.Errorf("again: got %q, %v", again, err)
 		}
 		if back, err := cutNotify(to); err != nil || string(back) != text {
 			t.Errorf("taken out: %q, %v, want %q", back, err, text)
@@ -150,16 +150,16 @@ func TestNotify(t *testing.T) {
 	}
 	taken := "notify = [\"bell\"]\n"
 	if to, remark, err := addNotify([]byte(taken), "tally"); err != nil || string(to) != taken || !strings.Contains(remark, "bell") {
-		t.Errorf("%q, %q, %v", to, remark, err)
+		t.Errorf("got %q, %q, %v", to, remark, err)
 	}
 	if to, err := cutNotify([]byte(taken)); err != nil || string(to) != taken {
-		t.Errorf("%q, %v", to, err)
+		t.Errorf("got %q, %v", to, err)
 	}
 	if _, _, err := addNotify([]byte("a = 1\nb = \n"), "tally"); err == nil || !strings.Contains(err.Error(), "line 2") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v", err)
 	}
 	if _, err := cutNotify([]byte("notify = [\n\"tally\", \"hook\"]\n")); err == nil {
-		t.Error("half a value was taken out")
+		t.Error("a part of a value was removed")
 	}
 }
 
@@ -174,14 +174,14 @@ func FuzzHooks(f *testing.F) {
 			return
 		}
 		if !json.Valid(to) {
-			t.Fatalf("%q became %q", text, to)
+			t.Fatalf("%q: got %q", text, to)
 		}
 		if again, err := addHooks(to, []byte(someHandler), []string{"Stop", "End"}); err != nil || !bytes.Equal(again, to) {
-			t.Fatalf("%q, again %q, %v", to, again, err)
+			t.Fatalf("%q: again: got %q, %v", to, again, err)
 		}
 		back, err := cutHooks(to)
 		if err != nil || !json.Valid(back) || bytes.Contains(back, []byte(`"tally hook claude"`)) && !bytes.Contains(text, []byte("tally")) {
-			t.Fatalf("%q, back %q, %v", to, back, err)
+			t.Fatalf("%q: removed again: got %q, %v", to, back, err)
 		}
 	})
 }

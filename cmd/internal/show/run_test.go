@@ -52,11 +52,11 @@ func TestNestedHasAll(t *testing.T) {
 			ids = append(ids, r.ID)
 		}
 		if len(ids) != len(list) {
-			t.Fatalf("%d of %d: %v", len(ids), len(list), ids)
+			t.Fatalf("got %d of %d runs: %v", len(ids), len(list), ids)
 		}
 		slices.Sort(ids)
 		if n := len(slices.Compact(ids)); n != len(list) {
-			t.Fatalf("%d of %d are there: %v", n, len(list), ids)
+			t.Fatalf("got %d of %d runs: %v", n, len(list), ids)
 		}
 	})
 }

@@ -74,7 +74,7 @@ func TestSumsStayApart(t *testing.T) {
 			turns = new(Told)
 		}
 		if turns.Tokens.Total() != toldTokens || turns.Unknown != toldUnknown || !equals(turns.Computed, &told) {
-			t.Fatalf("in turns %+v", turns)
+			t.Fatalf("got in turns %+v", turns)
 		}
 	})
 }
@@ -187,15 +187,15 @@ func TestPricesOf(t *testing.T) {
 	tokens := events.Tokens{Input: 1000}
 	table, err := Prices(env)
 	if c := table.Cost(prices.Usage{Model: "claude-opus-4-5", Day: "2026-01-01", Tokens: tokens}); err != nil || c.USD != "0.005" {
-		t.Errorf("built in: %+v %v", c, err)
+		t.Errorf("built in: got %+v, %v", c, err)
 	}
 	if err := os.MkdirAll(filepath.Join(home, "tally", "prices.json"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Prices(env); err == nil || !strings.Contains(err.Error(), "prices.json: ") {
-		t.Errorf("a folder in the file's place: %v", err)
+		t.Errorf("a folder in the file's place: got %v", err)
 	}
 	if _, err := Prices(func(string) string { return "" }); err != nil {
-		t.Errorf("without a home: %v", err)
+		t.Errorf("without a home: got %v", err)
 	}
 }

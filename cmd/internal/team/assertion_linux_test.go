@@ -14,14 +14,14 @@ import (
 func TestAssertionOutput(t *testing.T) {
 	out := runAssertion(t.Context(), `i=0; while [ $i -lt 3000 ]; do echo "line $i of what is said"; i=$((i+1)); done; printf '\033[31mred\n\n'; exit 7`, time.Minute)
 	if out.failure != "exit status 7: \u241b[31mred" {
-		t.Errorf("%q", out.failure)
+		t.Errorf("got %q", out.failure)
 	}
 	if n := len(out.said); n < 16<<10 || n > 32<<10 || bytes.Contains(out.said, []byte("line 0 of")) || !bytes.Contains(out.said, []byte("line 2999 of")) {
-		t.Errorf("%d bytes were kept", n)
+		t.Errorf("got %d kept bytes", n)
 	}
 	var shown strings.Builder
 	if out.print(&shown); strings.ContainsRune(shown.String(), 0x1b) {
-		t.Error("an escape was printed")
+		t.Error("the output has an escape")
 	}
 }
 
@@ -31,14 +31,14 @@ func TestAssertionLeavesBehind(t *testing.T) {
 	out := runAssertion(t.Context(), "sleep 60 & echo $!", time.Minute)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(out.said)))
 	if out.failure != "" || err != nil {
-		t.Fatalf("%+v", out)
+		t.Fatalf("got %+v", out)
 	}
 	if took := time.Since(begun); took > 30*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("the run took %v", took)
 	}
 	for isRunning(pid) {
 		if time.Since(begun) > 30*time.Second {
-			t.Fatal("it runs on")
+			t.Fatal("the process still runs")
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -24,7 +24,7 @@ func TestChildStart(t *testing.T) {
 			e, err := c.run(t.Context())
 			unstarted, ok := errors.AsType[*unstartedError](err)
 			if fits && (err != nil || !e.ok()) || !fits && (!ok || !unstarted.final || !strings.Contains(err.Error(), "TALLY_B has ")) {
-				t.Errorf("%d bytes of %q: %+v, %v", len(value), value[0], e, err)
+				t.Errorf("%d bytes of %q: got %+v, %v", len(value), value[0], e, err)
 			}
 		}
 	})
@@ -33,11 +33,11 @@ func TestChildStart(t *testing.T) {
 		c.command = append(c.command[:2:2], strings.Repeat("x", 4<<20)) // more than a system accepts
 		_, err := c.run(t.Context())
 		if unstarted, ok := errors.AsType[*unstartedError](err); !ok || unstarted.final {
-			t.Errorf("too many arguments: %v", err)
+			t.Errorf("too many arguments: got %v", err)
 		}
 		c.command = []string{"/no/such/command"}
 		if _, err := c.run(t.Context()); err == nil || errors.As(err, new(*unstartedError)) {
-			t.Errorf("no command: %v", err)
+			t.Errorf("no command: got %v", err)
 		}
 	})
 }

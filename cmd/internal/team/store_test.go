@@ -32,14 +32,14 @@ func TestOnce(t *testing.T) {
 			calls, last := 0, (*tally.Store)(nil)
 			err := s.once(t.Context(), func(st *tally.Store) error {
 				if st == last {
-					t.Error("a store that does not answer is asked again")
+					t.Error("the change was sent again to a store that does not answer")
 				}
 				last = st
 				calls++
 				return c.says[calls-1]
 			}, func(_ *tally.Store, err error) bool { return errors.Is(err, there) })
 			if !errors.Is(err, c.want) || calls != len(c.says) || *opened != calls-1 {
-				t.Errorf("after %d calls and %d stores: %v", calls, *opened, err)
+				t.Errorf("after %d calls and %d stores: got %v", calls, *opened, err)
 			}
 		})
 	}
@@ -57,18 +57,18 @@ func TestOnceUnshown(t *testing.T) {
 			return says
 		})
 		if err != nil {
-			t.Errorf("B-41 what is stored is not done: %v", err)
+			t.Errorf("B-41 a stored change is not done: %v", err)
 		}
 	}
 	late := errors.Join(&tally.FencedError{}, first)
 	if err := s.do(t.Context(), func(*tally.Store) error { return late }); err != late {
-		t.Errorf("B-41 what came too late is done: %v", err)
+		t.Errorf("B-41 a fenced change counts as done: %v", err)
 	}
 	if calls != 3 || *opened != 0 {
-		t.Errorf("B-41 after %d calls %d stores were opened", calls, *opened)
+		t.Errorf("B-41 got %d calls and %d opened stores", calls, *opened)
 	}
 	if err := s.Close(); !errors.Is(err, first) || errors.Is(err, second) {
-		t.Errorf("B-41 the verb ends with %v", err)
+		t.Errorf("B-41 the verb: got %v", err)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 
 // The owner answers questions about trees from processes that can read the store's directory, and from no user of a
 // server.
-func TestTreeDesk(t *testing.T) {
+func TestTreeQuestions(t *testing.T) {
 	n := newNoted(t, "")
 	url := ""
 	l := &embedded.Listen{Address: "127.0.0.1:0", Users: []embedded.Account{{Name: "ann", Password: "secret"}}, Ready: func(at string) { url = at }}
@@ -106,7 +106,7 @@ func TestTreeDesk(t *testing.T) {
 }
 
 // After an owner was killed, another program may listen at its address. No process asks it.
-func TestTreeDeskOfStranger(t *testing.T) {
+func TestTreeQuestionsOfStranger(t *testing.T) {
 	n := newNoted(t, "mode = \"sync\"\n")
 	st := n.keeps()
 	if err := n.put(st, "a", "one"); err != nil {
