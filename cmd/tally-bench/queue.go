@@ -47,10 +47,10 @@ func (b *bencher) queueSteps(dir string) []step {
 		if b.redis == "" {
 			continue
 		}
-		for _, sync := range []string{redisAlways, redisEverySecond} {
+		for _, mode := range []string{redisAlways, redisEverySecond} {
 			for what, life := range redisLives {
-				add(what+sync, func(ctx context.Context, d time.Duration) (measured, error) {
-					return redisItems(ctx, b.redis, sync, n, d, life)
+				add(what+mode, func(ctx context.Context, d time.Duration) (measured, error) {
+					return redisItems(ctx, b.redis, mode, n, d, life)
 				})
 			}
 		}

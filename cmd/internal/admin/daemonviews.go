@@ -28,7 +28,7 @@ views are kept on this machine. A second process waits and takes over when the f
 				return err
 			}
 			if c.Backend != config.NATS && (dir != "" || !once) {
-				return cli.Usagef("the owner of a %s store keeps its views: without a server that somebody else runs only tally daemon views --once works", c.Backend)
+				return cli.Usagef("the owner of a %s store keeps its views: use tally daemon views --once, or name a NATS server", c.Backend)
 			}
 			return a.WithStore(cmd.Context(), func(st *tally.Store) error {
 				if c.Backend != config.NATS {

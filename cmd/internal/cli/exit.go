@@ -133,7 +133,7 @@ func hintFor(err error) string {
 		return "Delete documents, or ask the owner of the store to raise the limit: tally quota " + full.Scope + " LIMIT. Nothing was written."
 	}
 	if personal, ok := errors.AsType[*events.PersonalError](err); ok && personal.Subjects > 0 {
-		return "Have others use a store of their own, with --store DIR: everybody who is let in may read all of it."
+		return "Let others use another store, with --store DIR: each user of a store can read all of it."
 	}
 	switch {
 	case errors.Is(err, sealed.ErrNoKey):

@@ -113,3 +113,12 @@ func NonNil[T any](list []T) []T {
 	}
 	return list
 }
+
+// Minute formats a time for people, "-" if it is not set.
+func Minute(t events.Timestamp) string {
+	at, ok := t.Time()
+	if !ok {
+		return "-"
+	}
+	return at.UTC().Format("2006-01-02 15:04")
+}

@@ -46,7 +46,7 @@ func interruptible(ctx context.Context, errw io.Writer, patience time.Duration) 
 				cancel(signalError{sig})
 				slow = time.After(patience)
 			case <-slow:
-				fmt.Fprintf(errw, "stopping; once more to stop at once\n")
+				fmt.Fprintf(errw, "stopping; repeat the signal to stop at once\n")
 			case <-done:
 				return
 			}

@@ -75,8 +75,8 @@ func SurveyAgentFiles(path string, env func(string) string, among ...agents.Agen
 	if err != nil {
 		return AgentSurvey{}
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		path = resolved
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -103,8 +103,8 @@ func SurveyAgentFiles(path string, env func(string) string, among ...agents.Agen
 func inRootOf(a agents.Agent, path string, env func(string) string) (AgentFiles, bool) {
 	for _, root := range a.Roots(env) {
 		root = filepath.FromSlash(root)
-		if real, err := filepath.EvalSymlinks(root); err == nil {
-			root = real
+		if resolved, err := filepath.EvalSymlinks(root); err == nil {
+			root = resolved
 		}
 		if name, ok := nameBelow(root, path); ok {
 			return AgentFiles{Agent: a, Root: root, Below: name}, true

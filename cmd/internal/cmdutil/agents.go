@@ -19,7 +19,7 @@ var known = []struct {
 	in string
 }{
 	{claude.Agent{}, "transcripts of Claude Code: ~/.claude, its projects/, a project's folder, a session"},
-	{codex.Agent{}, "rollouts of Codex CLI: ~/.codex, its sessions/, what is below, a rollout"},
+	{codex.Agent{}, "rollouts of Codex CLI: ~/.codex, its sessions/, a folder below, a rollout"},
 	{gemini.Agent{}, "chats of Gemini CLI: ~/.gemini, its tmp/, a project's folder, a chat"},
 	{pi.Agent{}, "sessions of pi: ~/.pi, its agent/sessions/, a project's folder, a session"},
 	{acp.Agent{}, "recorded connections of the Agent Client Protocol: *.acp.jsonl"},

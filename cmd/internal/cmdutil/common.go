@@ -1,14 +1,17 @@
 package cmdutil
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -24,6 +27,11 @@ func DiskUse(dir string) int64 {
 		return nil
 	})
 	return n
+}
+
+// IsAway reports whether an error says that the store did not answer.
+func IsAway(err error) bool {
+	return !events.IsStored(err) && (errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown))
 }
 
 // Examples formats command lines for the examples of a help text.

@@ -129,7 +129,7 @@ func movedHint(e *tally.DocumentConflictError, name, program, flags string) stri
 	if e.Base == 0 {
 		return hint + "."
 	}
-	return fmt.Sprintf("%s: %s doc diff%s %s %v %v shows what changed. Merge that and give --base %v.", hint, program, flags, Quoted(name), e.Base, e.Have, e.Have)
+	return fmt.Sprintf("%s: %s doc diff%s %s %v %v shows what changed. Merge it, and write with --base %v.", hint, program, flags, Quoted(name), e.Base, e.Have, e.Have)
 }
 
 // Quoted returns a word in shell quotes, if it needs any.

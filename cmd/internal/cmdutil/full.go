@@ -42,7 +42,7 @@ func (f *fullness) say(err error) {
 	if full, ok := errors.AsType[*log.FullError](err); ok {
 		free = fmt.Sprintf(" (%s free)", plain.Bytes(full.Free))
 	}
-	fmt.Fprintf(f.errw, "the disk of the store is full%s: appends are refused until there is room, and reads go on, from the log where a view is behind\n", free)
+	fmt.Fprintf(f.errw, "the disk of the store is full%s: appends are refused until there is free space; reads work, and use the log if a view is behind\n", free)
 }
 
 // wasSaid reports whether the report was written.

@@ -158,22 +158,22 @@ func (p *pager) Close() error {
 	return err
 }
 
-// remarks is standard error on the same terminal. Its text is written after the results before it, so that the two do
+// messages is standard error on the same terminal. Its text is written after the results before it, so that the two do
 // not mix on the pager's screen.
-type remarks struct {
+type messages struct {
 	pager *pager
 	to    io.Writer
 }
 
-func (r remarks) Write(b []byte) (int, error) {
-	r.pager.mu.Lock()
-	begun := r.pager.begun
-	r.pager.mu.Unlock()
+func (m messages) Write(b []byte) (int, error) {
+	m.pager.mu.Lock()
+	begun := m.pager.begun
+	m.pager.mu.Unlock()
 	if begun {
-		return r.pager.Write(b)
+		return m.pager.Write(b)
 	}
-	return r.to.Write(b)
+	return m.to.Write(b)
 }
 
 // Terminal implements cli.Screen.
-func (r remarks) Terminal() *os.File { return cli.Terminal(r.to) }
+func (m messages) Terminal() *os.File { return cli.Terminal(m.to) }

@@ -47,7 +47,7 @@ func (a *App) page() {
 	a.pager = newPager(cli.Terminal(a.Out), command, cli.Height(a.Out))
 	a.Out = a.pager
 	if cli.IsTerminal(a.Err) {
-		a.Err = remarks{a.pager, a.Err}
+		a.Err = messages{a.pager, a.Err}
 	}
 }
 

@@ -63,7 +63,7 @@ func (t TreeStatus) String() string {
 		}
 	}
 	if t.PID == 0 {
-		text += "; nobody keeps it now"
+		text += "; no process keeps it now"
 	} else {
 		text += fmt.Sprintf("; process %d, %s", t.PID, t.Watching)
 	}

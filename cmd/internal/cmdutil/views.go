@@ -96,7 +96,7 @@ func (a *App) withRest(ctx context.Context, c config.Config, place storedir.Info
 	if errors.Is(behind, catalog.ErrNoView) {
 		return open
 	}
-	fmt.Fprintf(a.Err, "%s; what the views show is shown\n", plain.Printable(open.Error()))
+	fmt.Fprintf(a.Err, "%s; the output comes from the views\n", plain.Printable(open.Error()))
 	return behind
 }
 

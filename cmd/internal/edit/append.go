@@ -109,10 +109,10 @@ type appender struct {
 
 // waiting is an append whose acknowledgement is not printed yet.
 type waiting struct {
-	line    int
-	event   events.Event
-	void    bool // the event may be rejected
-	pending *tally.Pending
+	line       int
+	event      events.Event
+	rejectable bool // the event may be rejected
+	pending    *tally.Pending
 }
 
 func (p *appender) run(ctx context.Context) (err error) {
@@ -204,30 +204,30 @@ func (p *appender) first() <-chan struct{} {
 	return p.waiting[0].pending.Done()
 }
 
-// canBeVoid reports whether the session may reject the event. It reads data by reference once, however many lines name
-// them.
-func (p *appender) canBeVoid(ctx context.Context, e events.Event) bool {
+// canBeRejected reports whether the session may reject the event. It reads data by reference once, however many lines
+// name them.
+func (p *appender) canBeRejected(ctx context.Context, e events.Event) bool {
 	ref := e.Extensions[events.ExtDataRef]
 	if ref == "" || len(e.Data) > 0 {
 		return projector.CanBeRejected(e)
 	}
-	void, known := p.blobs[e.Type+" "+ref]
+	rejectable, known := p.blobs[e.Type+" "+ref]
 	if known {
-		return void
+		return rejectable
 	}
 	rec, err := projector.Resolve(ctx, p.st.Log, events.Record{Event: e}, p.st.MaxValue())
 	if err == nil { // unreadable data are damaged, not rejected
-		void = projector.CanBeRejected(rec.Event) || projector.Decode(rec).Invalid != nil
+		rejectable = projector.CanBeRejected(rec.Event) || projector.Decode(rec).Invalid != nil
 	}
 	if p.blobs == nil {
 		p.blobs = make(map[string]bool)
 	}
-	p.blobs[e.Type+" "+ref] = void
-	return void
+	p.blobs[e.Type+" "+ref] = rejectable
+	return rejectable
 }
 
-// nameVoid prints the appended events that were rejected.
-func (p *appender) nameVoid(ctx context.Context) error {
+// nameRejected prints the appended events that were rejected.
+func (p *appender) nameRejected(ctx context.Context) error {
 	for sub, moves := range p.moves {
 		s, err := p.st.Loader().Outline(ctx, sub, 0)
 		err = projector.Tolerate(err)
@@ -246,7 +246,7 @@ func (p *appender) nameVoid(ctx context.Context) error {
 // end prints the summary and returns the error of the command.
 func (p *appender) end(ctx context.Context) error {
 	if p.stopped == nil {
-		if err := p.nameVoid(ctx); err != nil {
+		if err := p.nameRejected(ctx); err != nil {
 			return err
 		}
 	}
@@ -279,7 +279,7 @@ func (p *appender) take(ctx context.Context, n int, line []byte) error {
 		p.refuse(n, err)
 		return nil
 	}
-	void := p.canBeVoid(ctx, e)
+	rejectable := p.canBeRejected(ctx, e)
 	if e, err = p.st.ByReference(ctx, e); err != nil {
 		p.refuse(n, err)
 		if isLost(err) {
@@ -288,7 +288,7 @@ func (p *appender) take(ctx context.Context, n int, line []byte) error {
 		return nil
 	}
 	if p.expect != nil {
-		return p.chain(ctx, n, e, void)
+		return p.chain(ctx, n, e, rejectable)
 	}
 	if err := p.drain(ctx, inFlight-1); err != nil {
 		return err
@@ -298,7 +298,7 @@ func (p *appender) take(ctx context.Context, n int, line []byte) error {
 			return err
 		}
 	}
-	p.waiting = append(p.waiting, waiting{n, e, void, p.async(ctx, e)})
+	p.waiting = append(p.waiting, waiting{n, e, rejectable, p.async(ctx, e)})
 	p.held += len(e.Data)
 	return nil
 }
@@ -354,7 +354,7 @@ func (p *appender) again(ctx context.Context, e events.Event) (log.Ack, error) {
 const patience = 30 * time.Second
 
 // chain appends one event after the previous one, and waits for it.
-func (p *appender) chain(ctx context.Context, n int, e events.Event, void bool) error {
+func (p *appender) chain(ctx context.Context, n int, e events.Event, rejectable bool) error {
 	ack, err := p.append(ctx, log.At(*p.expect), e)
 	if !p.isStored(err) {
 		p.stopped = err // later lines would have no predecessor
@@ -362,7 +362,7 @@ func (p *appender) chain(ctx context.Context, n int, e events.Event, void bool) 
 		return nil
 	}
 	*p.expect = ack.Last
-	return p.print(ctx, e, void, ack)
+	return p.print(ctx, e, rejectable, ack)
 }
 
 // isStored reports whether an append is in the log. It keeps the first error of a tree.
@@ -395,7 +395,7 @@ func (p *appender) drain(ctx context.Context, limit int) error {
 			}
 			continue
 		}
-		if err := p.print(ctx, w.event, w.void, ack); err != nil {
+		if err := p.print(ctx, w.event, w.rejectable, ack); err != nil {
 			return err
 		}
 	}
@@ -411,7 +411,7 @@ type acked struct {
 	Stale      bool          `json:"stale,omitempty"` // not in effect: it follows turns that were rewound
 }
 
-func (p *appender) print(ctx context.Context, e events.Event, void bool, ack log.Ack) error {
+func (p *appender) print(ctx context.Context, e events.Event, rejectable bool, ack log.Ack) error {
 	p.acked++
 	ack, err := p.st.Judge(ctx, e.Subject, ack, e)
 	if err != nil {
@@ -420,7 +420,7 @@ func (p *appender) print(ctx context.Context, e events.Event, void bool, ack log
 	if ack.Stale {
 		fmt.Fprintf(p.app.Err, "%s at %v is stale: it follows turns that were rewound. It is stored, and not in effect.\n", plain.Printable(e.ID), ack.First)
 	}
-	if void {
+	if rejectable {
 		if p.moves == nil {
 			p.moves = make(map[events.Subject]map[events.Offset]bool)
 		}

@@ -96,7 +96,7 @@ func forkAs(ctx context.Context, a *cmdutil.App, st *tally.Store, handle *tally.
 	case claude.Agent:
 		c, err = w.claude()
 	default:
-		return cli.Usagef("--as %s: files to go on with are written for codex and claude-code", as)
+		return cli.Usagef("--as %s: only codex and claude-code can continue a fork", as)
 	}
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (w *writer) place(into string) (err error) {
 		w.into, err = filepath.Abs(into)
 		return err
 	case len(roots) == 0:
-		return cli.Usagef("--into DIR is missing: it is not known where %s keeps its sessions", w.agent.Name())
+		return cli.Usagef("--into DIR is missing: the folder of %s's sessions is unknown", w.agent.Name())
 	}
 	w.into = filepath.FromSlash(roots[0])
 	return nil
@@ -144,7 +144,7 @@ func (w *writer) load(ctx context.Context, at string) (err error) {
 	}
 	if len(w.files) == 0 {
 		return &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("no line of %s came from %s", w.state.Subject.ID, w.agent.Name()),
-			Hint: "An agent goes on with what it wrote itself. Without an agent's name, fork begins a session of the store."}
+			Hint: "An agent can only continue lines that it wrote itself. Without --as AGENT, fork creates a session in the store."}
 	}
 	return nil
 }
@@ -455,7 +455,7 @@ func (w *writer) say(c continued, file string) error {
 		return err
 	}
 	if c.untried {
-		fmt.Fprintf(w.app.Err, "That %s goes on with it was not tried.\n", w.agent.Format())
+		fmt.Fprintf(w.app.Err, "Whether %s can continue it was not tried.\n", w.agent.Format())
 	}
 	return w.app.Say("Go on with: %s", plain.Printable(c.resume))
 }

@@ -304,6 +304,6 @@ func (i *importer) summary(r layouts.Report, paths []string, head events.Offset)
 
 // next prints commands to try next, with the flags that name the same store.
 func (i *importer) next() {
-	tally, flags := cmdutil.Program(), i.app.StoreFlags()
-	fmt.Fprintf(i.app.Out, "\nNext:\n  %s ls%s\n  %s show last%s\n  %s search TEXT%s\n", tally, flags, tally, flags, tally, flags)
+	program, flags := cmdutil.Program(), i.app.StoreFlags()
+	fmt.Fprintf(i.app.Out, "\nNext:\n  %s ls%s\n  %s show last%s\n  %s search TEXT%s\n", program, flags, program, flags, program, flags)
 }

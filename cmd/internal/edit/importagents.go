@@ -26,7 +26,7 @@ import (
 )
 
 // agentsMeant returns the agents to look for, nil for all. It returns false if --format names a layout.
-func (i *importer) agentsMeant() (list []agents.Agent, any bool) {
+func (i *importer) agentsMeant() (list []agents.Agent, isAgent bool) {
 	if i.format == "" {
 		return nil, true
 	}
@@ -35,12 +35,12 @@ func (i *importer) agentsMeant() (list []agents.Agent, any bool) {
 }
 
 // agentFiles returns the files of agents in a path.
-func (i *importer) agentFiles(path string) (cmdutil.AgentSurvey, bool) {
+func (i *importer) agentFiles(from string) (cmdutil.AgentSurvey, bool) {
 	list, ok := i.agentsMeant()
 	if !ok {
 		return cmdutil.AgentSurvey{}, false
 	}
-	found := cmdutil.SurveyAgentFiles(path, os.Getenv, list...)
+	found := cmdutil.SurveyAgentFiles(from, os.Getenv, list...)
 	return found, len(found.Files) > 0
 }
 
@@ -67,16 +67,16 @@ func (i *importer) named(paths []string) (list []string, err error) {
 
 // agents imports the files of each agent in turn. Files of unknown agents and files that were not looked at are
 // problems.
-func (i *importer) agents(ctx context.Context, st *tally.Store, path string, found cmdutil.AgentSurvey, before layouts.Report, progress *cli.Progress) (layouts.Report, error) {
+func (i *importer) agents(ctx context.Context, st *tally.Store, from string, found cmdutil.AgentSurvey, before layouts.Report, progress *cli.Progress) (layouts.Report, error) {
 	total := layouts.Report{Dir: found.Files[0].Root}
-	if info, err := os.Stat(path); err == nil && (len(found.Files) > 1 || !info.IsDir()) {
-		if total.Dir, _ = filepath.Abs(path); !info.IsDir() {
+	if info, err := os.Stat(from); err == nil && (len(found.Files) > 1 || !info.IsDir()) {
+		if total.Dir, _ = filepath.Abs(from); !info.IsDir() {
 			total.Dir = filepath.Dir(total.Dir)
 		}
 	}
-	stranger := "its lines are not of a known agent: not read"
+	unknown := "its lines are not of a known agent: not read"
 	if i.format != "" {
-		stranger = "its lines are not of the format " + i.format + ": not read"
+		unknown = "its lines are not of the format " + i.format + ": not read"
 	}
 	for _, files := range found.Files {
 		report, err := i.agent(ctx, st, files, before, progress)
@@ -94,7 +94,7 @@ func (i *importer) agents(ctx context.Context, st *tally.Store, path string, fou
 		}
 	}
 	for _, name := range found.Others {
-		total.Problems = append(total.Problems, layouts.Problem{File: relative(total.Dir, name), Reason: stranger})
+		total.Problems = append(total.Problems, layouts.Problem{File: relative(total.Dir, name), Reason: unknown})
 	}
 	for _, name := range found.Links {
 		total.Problems = append(total.Problems, layouts.Problem{File: relative(total.Dir, name), Reason: cmdutil.LinkReason(name)})
@@ -106,11 +106,11 @@ func (i *importer) agents(ctx context.Context, st *tally.Store, path string, fou
 }
 
 // relative returns a path relative to a folder, with slashes, if it is below the folder.
-func relative(dir, path string) string {
-	if name, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(name) {
-		path = name
+func relative(dir, file string) string {
+	if name, err := filepath.Rel(dir, file); err == nil && filepath.IsLocal(name) {
+		file = name
 	}
-	return filepath.ToSlash(path)
+	return filepath.ToSlash(file)
 }
 
 // agent imports files of an agent.

@@ -202,7 +202,7 @@ func (m *mover) make(ctx context.Context, move *plannedMove, out *moved) error {
 func (m *mover) conclude(out moved, there bool) error {
 	switch {
 	case there:
-		return m.app.Say("%s is there already: its turns are what they were at %v. Nothing was written.", out.Session, out.To)
+		return m.app.Say("%s is already there: its turns are those at %v. Nothing was written.", out.Session, out.To)
 	case m.dryRun:
 		return m.app.Say("Nothing was written (--dry-run).")
 	}

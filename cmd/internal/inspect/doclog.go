@@ -11,7 +11,6 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/cmd/internal/show"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
@@ -120,7 +119,7 @@ func historyTable(list []revisionRow, style cli.Style) render.Table {
 		if r.Number == 0 {
 			number = "#?"
 		}
-		row := []string{number, r.Offset.String(), show.Minute(r.Time), bytes, r.what()}
+		row := []string{number, r.Offset.String(), cli.Minute(r.Time), bytes, r.what()}
 		if renamed {
 			row = append(row, r.Kind+"/"+r.ID)
 		}

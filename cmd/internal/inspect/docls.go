@@ -12,7 +12,6 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/cmd/internal/show"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render"
@@ -219,11 +218,11 @@ func docTable(list []docRow, style cli.Style, leases bool) render.Table {
 		case d.Deleted:
 			what = "deleted: " + d.Reason
 		}
-		row := []string{d.Kind + "/" + d.ID, plain.Bytes(d.Bytes), strconv.Itoa(d.Revisions), d.Last.String(), d.Owner, d.Layer, show.Minute(events.Timestamp(d.UpdatedAt)), what}
+		row := []string{d.Kind + "/" + d.ID, plain.Bytes(d.Bytes), strconv.Itoa(d.Revisions), d.Last.String(), d.Owner, d.Layer, cli.Minute(events.Timestamp(d.UpdatedAt)), what}
 		if leases {
 			who := "-"
 			if d.Lease != nil {
-				who = d.Lease.Holder + " until " + show.Minute(events.Timestamp(d.Lease.Until))
+				who = d.Lease.Holder + " until " + cli.Minute(events.Timestamp(d.Lease.Until))
 			}
 			row = append(row, who)
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/cmd/internal/show"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
@@ -118,7 +117,7 @@ func (w *docWatcher) print(c tally.Change) error {
 	width := cli.Width(w.app.Out)
 	text := fmt.Sprintf("%-7v ", row.Offset)
 	if width >= minTimed {
-		text = fmt.Sprintf("%-7v %s  ", row.Offset, show.Minute(row.Time))
+		text = fmt.Sprintf("%-7v %s  ", row.Offset, cli.Minute(row.Time))
 	}
 	text += render.Cut(cmdutil.NameOf(c.Subject), max((width-len(text))*2/3, 12))
 	if what := row.what(); what != "" {

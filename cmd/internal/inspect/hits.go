@@ -10,7 +10,6 @@ import (
 
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/cmd/internal/show"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/render"
 )
@@ -43,7 +42,7 @@ func hitHead(h catalog.Hit, style cli.Style, width int) string {
 	if !h.Live {
 		add("rewound", style.Yellow)
 	}
-	add(show.Minute(h.At), as)
+	add(cli.Minute(h.At), as)
 	add(render.Cut(speakers(h.Roles), 40), as)
 	if h.Thread != "main" {
 		add("thread "+render.Cut(h.Thread, 40), as)

@@ -138,7 +138,7 @@ func jobTable(jobs []listedJob, style cli.Style) render.Table {
 		Right: []int{steps, tokens, runs}, Cut: []int{status, name}, Drop: []int{runs, finished, tokens, started, steps},
 	}
 	for _, j := range jobs {
-		t.Rows = append(t.Rows, []string{j.Name, j.Status, strconv.FormatInt(j.Steps, 10), show.Tokens(j.Tokens), strconv.Itoa(j.Runs), show.Minute(j.StartedAt), show.Minute(j.FinishedAt)})
+		t.Rows = append(t.Rows, []string{j.Name, j.Status, strconv.FormatInt(j.Steps, 10), show.Tokens(j.Tokens), strconv.Itoa(j.Runs), cli.Minute(j.StartedAt), cli.Minute(j.FinishedAt)})
 	}
 	t.Paint = func(row, column int, cell string) string {
 		switch column {

@@ -24,7 +24,7 @@ func newLog(a *cmdutil.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "log [SESSION] [A..B]", Short: "List the events of a session, or of all sessions", Args: cobra.MaximumNArgs(2),
 		Long: `List the events of a session in the order of the log, each with its offset and whether
-it is in effect: "*" live, "x" rewound, "<" a rewind, "!" late or void.
+it is in effect: "*" live, "x" rewound, "<" a rewind, "!" stale or rejected.
 
 A..B is a range of positions, without A; either may be left out.
 

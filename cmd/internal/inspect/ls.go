@@ -16,7 +16,6 @@ import (
 
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/cmd/internal/show"
 	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
@@ -155,7 +154,7 @@ var listColumns = []struct {
 	{head: "RUNS", drops: 2, right: true, cell: func(s catalog.Session, _ spend.Sum) string { return strconv.Itoa(s.Runs) }},
 	{head: "USD", drops: 6, right: true, cell: func(_ catalog.Session, p spend.Sum) string { return p.Text() }},
 	{head: "HEAD", drops: 1, right: true, cell: func(s catalog.Session, _ spend.Sum) string { return s.Head.String() }},
-	{head: "ACTIVE", drops: 8, cell: func(s catalog.Session, _ spend.Sum) string { return show.Minute(s.LastAt) }},
+	{head: "ACTIVE", drops: 8, cell: func(s catalog.Session, _ spend.Sum) string { return cli.Minute(s.LastAt) }},
 	{head: "PROJECT", drops: 5, optional: true, cell: func(s catalog.Session, _ spend.Sum) string { return s.Project }},
 	{head: "MODEL", drops: 4, optional: true, cell: func(s catalog.Session, _ spend.Sum) string { return s.Models }},
 	{head: "TITLE", cell: func(s catalog.Session, _ spend.Sum) string { return s.About() }},

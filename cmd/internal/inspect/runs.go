@@ -100,7 +100,7 @@ func (r *runLister) print(s *projector.Session, runs []show.Run) error {
 		if l.Withdrawn {
 			outcome += ", withdrawn"
 		}
-		t.Rows = append(t.Rows, []string{l.Type, l.ID, show.Minute(l.Time), outcome, strconv.Itoa(l.Versions), staleText(l.Stale)})
+		t.Rows = append(t.Rows, []string{l.Type, l.ID, cli.Minute(l.Time), outcome, strconv.Itoa(l.Versions), staleText(l.Stale)})
 	}
 	t.Paint = func(row, column int, cell string) string {
 		switch {

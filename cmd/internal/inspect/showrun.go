@@ -80,7 +80,7 @@ func findRun(s *projector.Session, name string) (*projector.Run, error) {
 func (p page) run(s *projector.Session, l show.Run) {
 	head := []render.Styled{{Text: l.ID, Paint: p.Style.Bold}, {Text: l.Type + " of " + cli.ID(s.Subject.ID)}}
 	if l.Time != "" {
-		head = append(head, render.Styled{Text: show.Minute(l.Time)})
+		head = append(head, render.Styled{Text: cli.Minute(l.Time)})
 	}
 	head = append(head, render.Styled{Text: l.Outcome, Paint: func(text string) string { return show.PaintOutcome(p.Style, l.Outcome, text) }})
 	if l.Versions > 1 {

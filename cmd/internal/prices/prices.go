@@ -122,11 +122,11 @@ func newestOf(layer []edition, n name, u Usage) *edition {
 	var best *edition
 	for i := range layer {
 		e := &layer[i]
-		close := e.closeness(n)
-		if close < 0 || e.price.From > u.Day || e.price.Speed != u.Terms.Speed {
+		closeness := e.closeness(n)
+		if closeness < 0 || e.price.From > u.Day || e.price.Speed != u.Terms.Speed {
 			continue
 		}
-		if best == nil || close > best.closeness(n) || close == best.closeness(n) && e.price.From > best.price.From {
+		if best == nil || closeness > best.closeness(n) || closeness == best.closeness(n) && e.price.From > best.price.From {
 			best = e
 		}
 	}

@@ -104,7 +104,7 @@ func forget(name string, isOther bool, errw io.Writer) error {
 			return err
 		}
 		if isOther {
-			fmt.Fprintln(errw, "the store is another than it was, or an older one: how far it has each file is found out again")
+			fmt.Fprintln(errw, "the store was replaced or restored: files are compared with it again")
 		}
 	}
 	return nil

@@ -55,7 +55,7 @@ count twice, because their output does not name the response.`,
 	f.Var(cli.OneOf(&x.format, "format", formats...), "format", "what the command prints: "+cmdutil.Or(formats)+" (default: by the command, else lines)")
 	f.Var(cli.OneOf(&x.redact, "when", "on", "off"), "redact", "on or off: whether known shapes of secrets are taken out of lines before they are stored")
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "say nothing at the end, unless something was not recorded")
-	f.DurationVar(&x.linger, "linger", 5*time.Second, "how long to wait, once the command has ended, for what programs print that it left behind, and then for the store")
+	f.DurationVar(&x.linger, "linger", 5*time.Second, "after the command has ended, how long to wait for the output of processes that it left running, and then for the store")
 	return cmd
 }
 

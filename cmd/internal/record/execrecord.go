@@ -311,7 +311,7 @@ func (r *recorder) finish() {
 	e := *r.ending
 	e.Torn, e.Lost = torn, isLost || r.err != nil
 	if e.Lost && r.err == nil {
-		r.err = errors.New("it came faster than it could be written down")
+		r.err = errors.New("output arrived faster than it could be written")
 	}
 	if r.format != acpFormat {
 		if torn {

@@ -42,39 +42,39 @@ type location struct {
 
 // id returns the name of the location in the state of a watch. A part of a folder has a name of its own, so that files
 // outside of it do not count as removed.
-func (p location) id() string {
-	id := p.Root
-	if p.Below != "" {
-		id += "//" + p.Below
+func (l location) id() string {
+	id := l.Root
+	if l.Below != "" {
+		id += "//" + l.Below
 	}
-	for _, name := range p.except {
+	for _, name := range l.except {
 		id += "//-" + name
 	}
 	return id
 }
 
 // has reports whether a file belongs to the location.
-func (p location) has(name string) bool {
+func (l location) has(name string) bool {
 	isOther := func(other string) bool { return name == other || strings.HasPrefix(name, other+"/") }
-	return p.Has(name) && !slices.ContainsFunc(p.except, isOther)
+	return l.Has(name) && !slices.ContainsFunc(l.except, isOther)
 }
 
 // source returns the location for package ingest.
-func (p location) source() ingest.Source {
-	s := ingest.Source{Agent: p.Agent, Root: p.Root, ID: p.id()}
-	if p.Below != "" || len(p.except) > 0 {
-		s.Agent = some{p.Agent, p}
+func (l location) source() ingest.Source {
+	s := ingest.Source{Agent: l.Agent, Root: l.Root, ID: l.id()}
+	if l.Below != "" || len(l.except) > 0 {
+		s.Agent = some{l.Agent, l}
 	}
 	return s
 }
 
 // route returns the namespace for a session that works in a folder, and whether it is recorded. After an error, the
 // session goes to the namespace of sessions without a project's file.
-func (p location) route(r config.Routing, cwd string) (namespace string, taken bool, err error) {
-	if p.isFixed {
-		return p.namespace, true, nil
+func (l location) route(r config.Routing, cwd string) (namespace string, taken bool, err error) {
+	if l.isFixed {
+		return l.namespace, true, nil
 	}
-	if p.isNamed {
+	if l.isNamed {
 		r.Only = ""
 	}
 	return r.Of(cwd)
@@ -93,13 +93,13 @@ func (s some) Unwrap() agents.Agent { return s.Agent }
 func (s some) Wants(name string) bool { return s.location.has(name) && s.Agent.Wants(name) }
 
 // enters reports whether a folder must be read.
-func (p location) enters(folder string) bool {
-	return p.has(folder) || strings.HasPrefix(p.Below, folder+"/")
+func (l location) enters(folder string) bool {
+	return l.has(folder) || strings.HasPrefix(l.Below, folder+"/")
 }
 
 // String describes the location.
-func (p location) String() string {
-	return tilde(filepath.Join(p.Root, filepath.FromSlash(p.Below)))
+func (l location) String() string {
+	return tilde(filepath.Join(l.Root, filepath.FromSlash(l.Below)))
 }
 
 // locationsOf returns the locations that arguments name: agents, folders, files. Without arguments it returns those of all
@@ -134,7 +134,7 @@ func named(arg string, w wish, env func(string) string) ([]location, error) {
 		if _, err := os.Stat(arg); err != nil {
 			return nil, cli.Usagef("%q is neither an agent (%s) nor a folder or file", arg, cmdutil.Or(cmdutil.AgentNames()))
 		}
-		return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no sessions of an agent that is known: %s", arg, cmdutil.Or(cmdutil.AgentNames()))}
+		return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no sessions of a known agent: %s", arg, cmdutil.Or(cmdutil.AgentNames()))}
 	}
 	like.AgentFiles, like.isNamed = files, true
 	return []location{like}, nil
@@ -147,8 +147,8 @@ func rootsOf(of []agents.Agent, like location, env func(string) string) (list []
 			looked = append(looked, tilde(root))
 			info, err := os.Stat(root)
 			like.isMissing = err != nil || !info.IsDir()
-			if real, err := filepath.EvalSymlinks(root); err == nil { // as FindAgentFiles spells it
-				root = real
+			if resolved, err := filepath.EvalSymlinks(root); err == nil { // as FindAgentFiles spells it
+				root = resolved
 			}
 			if !like.isMissing {
 				there++
@@ -276,22 +276,22 @@ type onDisk struct {
 }
 
 // look lists the files of a location without opening them.
-func (p location) look(since time.Time) held {
+func (l location) look(since time.Time) held {
 	var h held
-	want := p.source().Agent
-	_ = filepath.WalkDir(p.Root, func(path string, d fs.DirEntry, err error) error {
-		name, relErr := filepath.Rel(p.Root, path)
+	want := l.source().Agent
+	_ = filepath.WalkDir(l.Root, func(path string, d fs.DirEntry, err error) error {
+		name, relErr := filepath.Rel(l.Root, path)
 		name = filepath.ToSlash(name)
 		switch {
 		case err != nil || relErr != nil:
 			return nil // the reader of the files reports unreadable folders
-		case d.IsDir() && name != "." && !p.enters(name):
+		case d.IsDir() && name != "." && !l.enters(name):
 			return filepath.SkipDir
 		case d.IsDir() || !d.Type().IsRegular() || !want.Wants(name):
 			return nil
 		}
 		if info, err := d.Info(); err == nil {
-			h.add(p, name, info, since)
+			h.add(l, name, info, since)
 		}
 		return nil
 	})

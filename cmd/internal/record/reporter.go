@@ -51,20 +51,20 @@ func newReporter(a *cmdutil.App, once bool) *reporter {
 }
 
 // format returns the output format: JSON lines instead of a JSON document, since the output has no end.
-func (t *reporter) format() cli.Format {
-	if t.app.Format == cli.JSON && !t.once {
+func (r *reporter) format() cli.Format {
+	if r.app.Format == cli.JSON && !r.once {
 		return cli.JSONL
 	}
-	return t.app.Format
+	return r.app.Format
 }
 
 // lines reports whether the output is JSON lines.
-func (t *reporter) lines() bool { return t.format() == cli.JSONL }
+func (r *reporter) lines() bool { return r.format() == cli.JSONL }
 
 // write writes a line of JSON, and keeps the first error.
-func (t *reporter) write(v any) error {
-	t.failed = cli.WriteJSON(t.app.Out, cli.JSONL, v)
-	return t.failed
+func (r *reporter) write(v any) error {
+	r.failed = cli.WriteJSON(r.app.Out, cli.JSONL, v)
+	return r.failed
 }
 
 // followed describes a location, with watch -o jsonl.
@@ -83,25 +83,25 @@ type followed struct {
 }
 
 // begin prints what the watch follows.
-func (t *reporter) begin(locations []location, since time.Time) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.locations = locations
+func (r *reporter) begin(locations []location, since time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.locations = locations
 	isSome := func(p location) bool { return !p.isNamed }
-	if t.only != "" && slices.ContainsFunc(locations, isSome) {
-		fmt.Fprintf(t.app.Err, "only sessions that worked in %s: its %s names the store (--store, --server or your config.toml: all)\n", tilde(t.only), config.FileName)
+	if r.only != "" && slices.ContainsFunc(locations, isSome) {
+		fmt.Fprintf(r.app.Err, "only sessions that worked in %s: its %s names the store (--store, --server or your config.toml: all)\n", tilde(r.only), config.FileName)
 	}
 	for _, p := range locations {
 		if p.isMissing && !p.isAwaited {
 			continue
 		}
 		h := p.look(since)
-		t.total, t.left = t.total+h.bytes, t.left+h.left
+		r.total, r.left = r.total+h.bytes, r.left+h.left
 		var err error
-		if t.lines() {
-			err = t.write(followed{"watching", p.Agent.Name(), p.Root, p.Below, p.namespace, p.redact, len(h.bySession()), len(h.files), h.bytes, h.left, p.isMissing})
-		} else if !t.once {
-			err = t.app.Say("Watching %s%s", p.Agent.Name(), p.said(h))
+		if r.lines() {
+			err = r.write(followed{"watching", p.Agent.Name(), p.Root, p.Below, p.namespace, p.redact, len(h.bySession()), len(h.files), h.bytes, h.left, p.isMissing})
+		} else if !r.once {
+			err = r.app.Say("Watching %s%s", p.Agent.Name(), p.said(h))
 		}
 		if err != nil {
 			return err
@@ -111,29 +111,29 @@ func (t *reporter) begin(locations []location, since time.Time) error {
 }
 
 // said returns the description of a location after the agent's name.
-func (p location) said(h held) string {
-	text := fmt.Sprintf(" in %s: %s", p, plain.Count(len(h.bySession()), "session"))
-	if p.isMissing {
-		text = fmt.Sprintf(" in %s: waiting, there is no such folder yet", p)
+func (l location) said(h held) string {
+	text := fmt.Sprintf(" in %s: %s", l, plain.Count(len(h.bySession()), "session"))
+	if l.isMissing {
+		text = fmt.Sprintf(" in %s: waiting, there is no such folder yet", l)
 	}
 	if h.left > 0 {
 		text += fmt.Sprintf(", %s left out until they change", plain.Count(h.left, "file"))
 	}
-	if p.namespace != events.DefaultNamespace {
-		text += ", namespace " + p.namespace
+	if l.namespace != events.DefaultNamespace {
+		text += ", namespace " + l.namespace
 	}
-	if !p.redact {
+	if !l.redact {
 		text += ", not redacted"
 	}
 	return text
 }
 
 // spare prints that another process follows already.
-func (t *reporter) spare() error {
-	if t.lines() {
-		return t.write(happened{Event: "spare"})
+func (r *reporter) spare() error {
+	if r.lines() {
+		return r.write(happened{Event: "spare"})
 	}
-	_, err := fmt.Fprintln(t.app.Err, "another watch follows for this store already; this one takes over when that one is gone")
+	_, err := fmt.Fprintln(r.app.Err, "another watch already fills this store; this one takes over when the other ends")
 	return err
 }
 
@@ -155,28 +155,28 @@ type problem struct {
 }
 
 // problem prints a problem.
-func (t *reporter) problem(p ingest.Problem) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	fmt.Fprintf(t.app.Err, "%s\n", plain.Printable(p.String()))
+func (r *reporter) problem(p ingest.Problem) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintf(r.app.Err, "%s\n", plain.Printable(p.String()))
 	one := problem{"problem", p.Root, p.File, p.Session, p.Offset, p.Reason, p.Taken}
-	if t.lines() {
-		t.write(one)
+	if r.lines() {
+		r.write(one)
 	}
 	one.Event = ""
-	if t.once {
-		t.problems = append(t.problems, one)
+	if r.once {
+		r.problems = append(r.problems, one)
 	}
 }
 
 // wrongProject prints once that the file of a project cannot be read.
-func (t *reporter) wrongProject(err error) {
-	t.mu.Lock()
-	isNew := !t.wrong[err.Error()]
-	t.wrong[err.Error()] = true
-	t.mu.Unlock()
+func (r *reporter) wrongProject(err error) {
+	r.mu.Lock()
+	isNew := !r.wrong[err.Error()]
+	r.wrong[err.Error()] = true
+	r.mu.Unlock()
 	if isNew {
-		t.problem(ingest.Problem{File: err.Error(), Reason: "its sessions go where those of no project do", Taken: true})
+		r.problem(ingest.Problem{File: err.Error(), Reason: "its sessions go where those of no project do", Taken: true})
 	}
 }
 
@@ -211,56 +211,56 @@ const extLine = "tallyline"
 const silence = 30 * time.Minute
 
 // seen records an append.
-func (t *reporter) seen(sub events.Subject, evs []events.Event, ack log.Ack, added int) {
+func (r *reporter) seen(sub events.Subject, evs []events.Event, ack log.Ack, added int) {
 	if added == 0 {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := time.Now()
-	s := t.sessions[sub]
+	s := r.sessions[sub]
 	if s == nil {
 		agent, _, _ := strings.Cut(sub.ID, "/")
 		s = &told{Event: "session", Session: cli.ID(sub.ID), Namespace: sub.Namespace, Agent: agent, began: now}
-		t.sessions[sub] = s
+		r.sessions[sub] = s
 	}
 	s.calm = s.calm || now.Sub(s.last) > silence
-	s.last, t.appended = now, now
-	t.last = anchor{ack.Last, evs[len(evs)-1].ID}
+	s.last, r.appended = now, now
+	r.last = anchor{ack.Last, evs[len(evs)-1].ID}
 	s.Head, s.Events = ack.Last, s.Events+added
 	for _, e := range evs {
 		s.take(e)
-		if t.caughtUp && s.asked == "" && e.Type == events.TypeTurnAppended && t.app.Format == cli.Text {
+		if r.caughtUp && s.asked == "" && e.Type == events.TypeTurnAppended && r.app.Format == cli.Text {
 			s.asked = render.Cut(render.Opening(projector.Decode(events.Record{Event: e})), 200)
 		}
 	}
 	if !s.queued {
 		s.queued = true
-		t.changed = append(t.changed, s)
+		r.changed = append(r.changed, s)
 	}
-	t.wake()
+	r.wake()
 }
 
 // wake wakes follow.
-func (t *reporter) wake() {
+func (r *reporter) wake() {
 	select {
-	case t.news <- struct{}{}:
+	case r.news <- struct{}{}:
 	default: // follow is awake
 	}
 }
 
 // isCalm reports whether there is nothing to print until the next wake.
-func (t *reporter) isCalm() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.caughtUp && !t.isBlocked && len(t.changed) == 0
+func (r *reporter) isCalm() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.caughtUp && !r.isBlocked && len(r.changed) == 0
 }
 
 // latest returns the last appended line.
-func (t *reporter) latest() anchor {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.last
+func (r *reporter) latest() anchor {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
 }
 
 // take records the contents of an event.
@@ -294,21 +294,21 @@ func (s *told) take(e events.Event) {
 }
 
 // files returns the paths that a kick may mean: the path itself, or for a session the file of its last line.
-func (t *reporter) files(kick string) (paths []string) {
+func (r *reporter) files(kick string) (paths []string) {
 	if filepath.IsAbs(kick) {
 		paths = append(paths, kick)
-		if real, err := filepath.EvalSymlinks(kick); err == nil && real != kick {
-			paths = append(paths, real)
+		if resolved, err := filepath.EvalSymlinks(kick); err == nil && resolved != kick {
+			paths = append(paths, resolved)
 		}
 		return paths
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for sub, s := range t.sessions {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for sub, s := range r.sessions {
 		if sub.ID != kick || s.file == "" {
 			continue
 		}
-		for _, p := range t.locations {
+		for _, p := range r.locations {
 			paths = append(paths, filepath.Join(p.Root, filepath.FromSlash(s.file)))
 		}
 	}
@@ -323,18 +323,18 @@ const (
 )
 
 // follow prints changes until it is stopped. It sleeps between changes, as a watch does most of the day.
-func (t *reporter) follow(f *following) (stop func()) {
-	t.mu.Lock()
-	t.appended = time.Now()
-	t.mu.Unlock()
-	progress := cli.NewProgress(t.app.Err, t.app.Progress, "reading")
+func (r *reporter) follow(f *following) (stop func()) {
+	r.mu.Lock()
+	r.appended = time.Now()
+	r.mu.Unlock()
+	progress := cli.NewProgress(r.app.Err, r.app.Progress, "reading")
 	done := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() {
 		var kept anchor
-		for t.await(done) {
-			t.tick(f, progress)
-			if now := t.latest(); now != kept {
+		for r.await(done) {
+			r.tick(f, progress)
+			if now := r.latest(); now != kept {
 				kept = now
 				_ = f.keep() // without it, the next watch reads more of the log
 			}
@@ -343,21 +343,21 @@ func (t *reporter) follow(f *following) (stop func()) {
 	return func() {
 		close(done)
 		running.Wait()
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if !t.caughtUp {
-			progress.Done(t.total, plain.Count(len(t.sessions), "session"))
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.caughtUp {
+			progress.Done(r.total, plain.Count(len(r.sessions), "session"))
 		}
-		t.sayChanges()
+		r.sayChanges()
 	}
 }
 
 // await waits until there may be something to print, and for what follows within a moment. It returns false when done
 // is closed.
-func (t *reporter) await(done <-chan struct{}) bool {
-	if t.isCalm() {
+func (r *reporter) await(done <-chan struct{}) bool {
+	if r.isCalm() {
 		select {
-		case <-t.news:
+		case <-r.news:
 		case <-done:
 			return false
 		}
@@ -372,79 +372,79 @@ func (t *reporter) await(done <-chan struct{}) bool {
 
 // tick prints changes. Asking for the progress costs a look at each known file, so it is asked only until everything is
 // read.
-func (t *reporter) tick(f *following, progress *cli.Progress) {
+func (r *reporter) tick(f *following, progress *cli.Progress) {
 	blocked := f.blocked()
 	var s ingest.Status
-	if !t.caughtUp { // no other goroutine writes it
+	if !r.caughtUp { // no other goroutine writes it
 		s = f.status()
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.sayBlocked(blocked)
-	if !t.caughtUp && blocked == nil {
-		isReading := time.Since(t.appended) < settled
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sayBlocked(blocked)
+	if !r.caughtUp && blocked == nil {
+		isReading := time.Since(r.appended) < settled
 		switch {
 		case isReading && s.Lag > 0:
-			progress.At(max(0, t.total-s.Lag), t.total, fmt.Sprintf("%s, %s", plain.Count(len(t.sessions), "session"), plain.Count(s.Lines, "line")))
-		case !isReading && !t.once:
-			progress.Done(t.total, plain.Count(len(t.sessions), "session"))
-			t.sayCaughtUp(s)
+			progress.At(max(0, r.total-s.Lag), r.total, fmt.Sprintf("%s, %s", plain.Count(len(r.sessions), "session"), plain.Count(s.Lines, "line")))
+		case !isReading && !r.once:
+			progress.Done(r.total, plain.Count(len(r.sessions), "session"))
+			r.sayCaughtUp(s)
 		}
 	}
-	t.sayChanges()
+	r.sayChanges()
 }
 
 // sayBlocked prints that the store accepts no appends, and that it accepts them again.
-func (t *reporter) sayBlocked(why error) {
-	if (why != nil) == t.isBlocked {
+func (r *reporter) sayBlocked(why error) {
+	if (why != nil) == r.isBlocked {
 		return
 	}
-	t.isBlocked = why != nil
+	r.isBlocked = why != nil
 	said := happened{Event: "unblocked"}
-	if t.isBlocked {
+	if r.isBlocked {
 		said = happened{"blocked", why.Error()}
-		fmt.Fprintf(t.app.Err, "the store takes nothing now, and nothing is lost by waiting: %s\n", plain.Printable(said.Reason))
+		fmt.Fprintf(r.app.Err, "the store refuses events now; the watch waits, and loses nothing: %s\n", plain.Printable(said.Reason))
 	} else {
-		fmt.Fprintln(t.app.Err, "the store takes events again")
+		fmt.Fprintln(r.app.Err, "the store accepts events again")
 	}
-	if t.lines() {
-		t.write(said)
+	if r.lines() {
+		r.write(said)
 	}
 }
 
 // sayCaughtUp prints that all existing files are read.
-func (t *reporter) sayCaughtUp(s ingest.Status) {
-	t.caughtUp = true
-	if t.lines() {
-		t.sayChanges()
-		t.write(happened{Event: "caughtUp"})
+func (r *reporter) sayCaughtUp(s ingest.Status) {
+	r.caughtUp = true
+	if r.lines() {
+		r.sayChanges()
+		r.write(happened{Event: "caughtUp"})
 		return
 	}
-	for _, s := range t.changed { // lines of existing files are not reported
+	for _, s := range r.changed { // lines of existing files are not reported
 		s.queued, s.New, s.calm = false, false, false
 	}
-	t.changed = nil
+	r.changed = nil
 	if s.Lines > 0 {
-		t.app.Say("Caught up: %s added to %s%s.", plain.Count(s.Lines, "line"), plain.Count(len(t.sessions), "session"), redactedText(s))
+		r.app.Say("Caught up: %s added to %s%s.", plain.Count(s.Lines, "line"), plain.Count(len(r.sessions), "session"), redactedText(s))
 	}
 }
 
 // sayChanges prints the sessions that changed. On a terminal, a new session waits a little for its title.
-func (t *reporter) sayChanges() {
-	if !t.lines() && (t.once || !t.caughtUp) {
+func (r *reporter) sayChanges() {
+	if !r.lines() && (r.once || !r.caughtUp) {
 		return
 	}
-	list := t.changed
-	t.changed = nil
+	list := r.changed
+	r.changed = nil
 	for _, s := range list {
 		switch {
-		case t.lines():
-			t.write(*s)
+		case r.lines():
+			r.write(*s)
 		case s.New && s.title() == "" && time.Since(s.began) < 4*settled:
-			t.changed = append(t.changed, s)
+			r.changed = append(r.changed, s)
 			continue
 		default:
-			t.line(s)
+			r.line(s)
 		}
 		s.queued, s.New, s.calm = false, false, false
 		s.Lines, s.Events, s.Rewound, s.asked = 0, 0, 0, ""
@@ -452,7 +452,7 @@ func (t *reporter) sayChanges() {
 }
 
 // line prints a line about a session, if it has news.
-func (t *reporter) line(s *told) {
+func (r *reporter) line(s *told) {
 	what := "goes on"
 	switch {
 	case s.Rewound > 0:
@@ -464,14 +464,14 @@ func (t *reporter) line(s *told) {
 	case !s.calm || s.isNew:
 		return
 	}
-	style, width := t.app.Style(), cli.Width(t.app.Out)
+	style, width := r.app.Style(), cli.Width(r.app.Out)
 	head := fmt.Sprintf("%s  %-8s %s", time.Now().Format("15:04"), what, plain.Printable(s.Session))
 	if name := filepath.Base(s.Project); s.Project != "" {
 		head += "  " + render.Cut(name, 30)
 	}
 	text := render.Cut(s.title(), render.Beyond(len([]rune(head))+2, min(width, 200)))
-	_, err := fmt.Fprintln(t.app.Out, strings.TrimRight(head+"  "+style.Bold(text), " "))
-	t.failed = err
+	_, err := fmt.Fprintln(r.app.Out, strings.TrimRight(head+"  "+style.Bold(text), " "))
+	r.failed = err
 }
 
 // title returns the title of a session, else its first prompt.
@@ -494,39 +494,39 @@ type watched struct {
 }
 
 // end prints the summary. cut is set if the command was interrupted.
-func (t *reporter) end(s ingest.Status, head uint64, cut bool) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	sum := watched{Event: "summary", Sessions: len(t.sessions), Files: s.Files, Left: t.left, Alone: s.Alone,
-		Lines: s.Lines, Events: s.Events, Redacted: s.Redacted, Rules: s.Rules, Problems: cli.NonNil(t.problems), Head: head}
-	for _, told := range t.sessions {
+func (r *reporter) end(s ingest.Status, head uint64, cut bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sum := watched{Event: "summary", Sessions: len(r.sessions), Files: s.Files, Left: r.left, Alone: s.Alone,
+		Lines: s.Lines, Events: s.Events, Redacted: s.Redacted, Rules: s.Rules, Problems: cli.NonNil(r.problems), Head: head}
+	for _, told := range r.sessions {
 		if told.isNew {
 			sum.New++
 		}
 	}
 	if s.Full {
-		fmt.Fprintln(t.app.Err, "there are more files than can be followed: some are not read")
+		fmt.Fprintln(r.app.Err, "there are more files than can be followed: some are not read")
 	}
 	if s.State != nil {
-		fmt.Fprintf(t.app.Err, "how far was read is not remembered, and is found out again: %s\n", plain.Printable(s.State.Error()))
+		fmt.Fprintf(r.app.Err, "the watch's state cannot be used, so files are compared with the store: %s\n", plain.Printable(s.State.Error()))
 	}
 	var err error
-	if t.app.Format != cli.Text {
-		err = cli.WriteJSON(t.app.Out, t.format(), sum)
+	if r.app.Format != cli.Text {
+		err = cli.WriteJSON(r.app.Out, r.format(), sum)
 	} else {
-		err = t.summary(sum, s, cut)
+		err = r.summary(sum, s, cut)
 	}
-	left := slices.DeleteFunc(slices.Clone(t.problems), func(p problem) bool { return p.Taken })
-	if err == nil && !cut && t.once && (len(left) > 0 || s.Full) {
+	left := slices.DeleteFunc(slices.Clone(r.problems), func(p problem) bool { return p.Taken })
+	if err == nil && !cut && r.once && (len(left) > 0 || s.Full) {
 		return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s; everything else is in the store", plain.Count(max(1, len(left)), "problem"))}
 	}
 	return err
 }
 
-func (t *reporter) summary(sum watched, s ingest.Status, cut bool) error {
+func (r *reporter) summary(sum watched, s ingest.Status, cut bool) error {
 	switch {
-	case !t.once || cut:
-		return t.app.Say("Stopped: %s added to %s%s. All lines read so far are in the store.",
+	case !r.once || cut:
+		return r.app.Say("Stopped: %s added to %s%s. All lines read so far are in the store.",
 			plain.Count(sum.Lines, "line"), plain.Count(sum.Sessions, "session"), redactedText(s))
 	case sum.Events == 0:
 		left := ""
@@ -537,37 +537,37 @@ func (t *reporter) summary(sum watched, s ingest.Status, cut bool) error {
 			left += fmt.Sprintf(", but for %s of other projects", plain.Count(sum.Alone, "session"))
 		}
 		if sum.Files == 0 && left == "" {
-			return t.app.Say("Nothing new: there are no files to read%s.", left)
+			return r.app.Say("Nothing new: there are no files to read%s.", left)
 		}
-		return t.app.Say("Nothing new: all of %s is in the store already%s.", plain.Count(sum.Files, "file"), left)
+		return r.app.Say("Nothing new: all of %s is in the store already%s.", plain.Count(sum.Files, "file"), left)
 	}
 	how := ""
 	if sum.New > 0 && sum.New < sum.Sessions {
 		how = fmt.Sprintf(" (%d new)", sum.New)
 	}
-	if err := t.app.Say("Took %s%s: %s as %s%s, head @%d.", plain.Count(sum.Sessions, "session"), how, plain.Count(sum.Lines, "line"),
+	if err := r.app.Say("Took %s%s: %s as %s%s, head @%d.", plain.Count(sum.Sessions, "session"), how, plain.Count(sum.Lines, "line"),
 		plain.Count(sum.Events, "event"), redactedText(s), sum.Head); err != nil {
 		return err
 	}
-	if err := t.elsewhere(); err != nil {
+	if err := r.elsewhere(); err != nil {
 		return err
 	}
-	program, flags := cmdutil.Program(), t.app.StoreFlags()
-	_, err := fmt.Fprintf(t.app.Out, "\nNext:\n  %s ls%s\n  %s show last%s\n  %s cost --by model%s\n", program, flags, program, flags, program, flags)
+	program, flags := cmdutil.Program(), r.app.StoreFlags()
+	_, err := fmt.Fprintf(r.app.Out, "\nNext:\n  %s ls%s\n  %s show last%s\n  %s cost --by model%s\n", program, flags, program, flags, program, flags)
 	return err
 }
 
 // elsewhere prints how many sessions went to namespaces other than the one that commands use.
-func (t *reporter) elsewhere() error {
+func (r *reporter) elsewhere() error {
 	counts := make(map[string]int)
-	for sub := range t.sessions {
+	for sub := range r.sessions {
 		counts[sub.Namespace]++
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(counts)) {
-		if namespace == t.here {
+		if namespace == r.here {
 			continue
 		}
-		if err := t.app.Say("Of them %d in namespace %s, as their project says (--namespace %s).", counts[namespace], namespace, namespace); err != nil {
+		if err := r.app.Say("Of them %d in namespace %s, as their project says (--namespace %s).", counts[namespace], namespace, namespace); err != nil {
 			return err
 		}
 	}

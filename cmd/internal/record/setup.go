@@ -94,7 +94,7 @@ func hookedAgent(name string, env func(string) string) (hooked, error) {
 		return h, cli.Usagef("there is no setup for %q: want claude, codex or gemini", name)
 	}
 	if home == "" && !filepath.IsAbs(h.files[0].path) {
-		return h, cli.Usagef("HOME is not set: where %s has its settings is not known", name)
+		return h, cli.Usagef("HOME is not set, so the settings of %s cannot be found", name)
 	}
 	return h, nil
 }
@@ -114,7 +114,7 @@ type change struct {
 
 func (s *setter) run(name string) error {
 	if s.write && s.remove {
-		return cli.Usagef("--write puts the settings in and --remove takes them out: want one of them")
+		return cli.Usagef("use either --write or --remove, not both")
 	}
 	h, err := hookedAgent(name, os.Getenv)
 	if err != nil {
@@ -156,8 +156,8 @@ func programPath() string {
 // plan returns the change of a file without writing.
 func (s *setter) plan(f settings, program string) (*change, error) {
 	c := &change{File: f.path, target: f.path, mode: 0o600}
-	if real, err := filepath.EvalSymlinks(f.path); err == nil {
-		c.target = real // the link itself stays
+	if resolved, err := filepath.EvalSymlinks(f.path); err == nil {
+		c.target = resolved // the link itself stays
 	}
 	info, err := os.Stat(c.target)
 	switch {
@@ -181,7 +181,7 @@ func (s *setter) plan(f settings, program string) (*change, error) {
 		c.Text = string(fresh)
 	}
 	if err != nil {
-		return nil, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("%s: %w", f.path, err), Hint: "It was not changed. Mend it, or put in by hand what tally setup prints of an empty home."}
+		return nil, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("%s: %w", f.path, err), Hint: "The file was not changed. Correct it, or add by hand what tally setup prints for an empty home."}
 	}
 	c.Changed = !bytes.Equal(c.old, c.new)
 	return c, nil
@@ -219,7 +219,7 @@ func (s *setter) apply(list []*change) error {
 func (s *setter) confirm(question string) error {
 	err := s.app.Confirm(s.yes, question)
 	if code, ok := errors.AsType[*cli.CodeError](err); ok && code.Hint != "" {
-		code.Hint = "Add -y to go on without being asked; without --write and --remove nothing is written."
+		code.Hint = "Add -y to confirm. Without --write and --remove nothing is written."
 	}
 	return err
 }
@@ -254,7 +254,7 @@ func (s *setter) say(h hooked, list []*change) error {
 		case c.Written:
 			err = s.app.Say("%s: done.", file)
 		case !c.Changed && (s.write || s.remove || c.Remark == ""):
-			err = s.app.Say("%s: is so already.", file)
+			err = s.app.Say("%s: already set up.", file)
 		default:
 			_, err = fmt.Fprintf(s.app.Out, "%s:\n%s", file, plain.Printable(c.Text))
 		}

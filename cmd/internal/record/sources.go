@@ -161,18 +161,18 @@ func sourceOf(ctx context.Context, st *tally.Store, p location, known map[string
 }
 
 // subject returns the subject of a session, by its files.
-func (p location) subject(session string, files []onDisk, routing config.Routing) events.Subject {
+func (l location) subject(session string, files []onDisk, routing config.Routing) events.Subject {
 	namespace := ""
 	for _, f := range files {
 		if f.packed {
 			continue
 		}
-		cwd := ingest.CWDOf(p.Agent, f.File, beginning(filepath.Join(p.Root, filepath.FromSlash(f.Name))))
-		if namespace, _, _ = p.route(routing, cwd); cwd != "" { // the reader of the file reports an error
+		cwd := ingest.CWDOf(l.Agent, f.File, beginning(filepath.Join(l.Root, filepath.FromSlash(f.Name))))
+		if namespace, _, _ = l.route(routing, cwd); cwd != "" { // the reader of the file reports an error
 			break
 		}
 	}
-	return events.Session(cmp.Or(namespace, p.namespace), session)
+	return events.Session(cmp.Or(namespace, l.namespace), session)
 }
 
 // backReader is a log that can be read backwards.

@@ -65,15 +65,6 @@ func PaintOutcome(style cli.Style, outcome, cell string) string {
 	return style.Yellow(cell)
 }
 
-// Minute formats a time for a table in UTC, to the minute. An invalid time is a dash.
-func Minute(t events.Timestamp) string {
-	at, ok := t.Time()
-	if !ok {
-		return "-"
-	}
-	return at.UTC().Format("2006-01-02 15:04")
-}
-
 // Tokens formats a number of tokens for a table: a dash for 0, which means unknown.
 func Tokens(n int64) string {
 	if n == 0 {
@@ -193,7 +184,7 @@ func TreeTable(style cli.Style, runs []TreeRun) render.Table {
 		if r.Withdrawn {
 			text += ", withdrawn"
 		}
-		t.Rows = append(t.Rows, []string{indented(cli.ID(r.ID), r.Depth), cmp.Or(r.Expert, "-"), text, Tokens(r.Steps), cmp.Or(r.Model, "-"), Minute(r.Time)})
+		t.Rows = append(t.Rows, []string{indented(cli.ID(r.ID), r.Depth), cmp.Or(r.Expert, "-"), text, Tokens(r.Steps), cmp.Or(r.Model, "-"), cli.Minute(r.Time)})
 	}
 	t.Paint = func(row, column int, cell string) string {
 		switch column {

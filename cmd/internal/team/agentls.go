@@ -228,7 +228,7 @@ func leaseText(l tally.Lease, now time.Time) string {
 	if !l.Until.After(now) {
 		word = ", over since "
 	}
-	return l.Holder + word + minute(stamp(l.Until))
+	return l.Holder + word + cli.Minute(stamp(l.Until))
 }
 
 func showAgent(ctx context.Context, a *cmdutil.App, st *tally.Store, name string) error {
@@ -267,9 +267,9 @@ func (p *page) agent(i *tavern.AgentInfo, now time.Time) {
 	if b := i.Binding; b != nil {
 		p.field("session", b.Vendor+" "+b.ID)
 	}
-	p.field("made", minute(i.CreatedAt))
+	p.field("made", cli.Minute(i.CreatedAt))
 	if !i.FinishedAt.IsZero() {
-		p.field("stopped", minute(stamp(i.FinishedAt)))
+		p.field("stopped", cli.Minute(stamp(i.FinishedAt)))
 	}
 	if i.Revision > 0 {
 		p.field("file", fmt.Sprintf("agent/%s at %v, %s", i.ID, i.Revision, plain.Bytes(int64(len(i.Node)))))
@@ -300,7 +300,7 @@ func (p *page) log(list []projector.LogEntry) {
 	p.line("")
 	t := render.Table{Head: []string{"LOG", "TIME", "EVENT", "SESSION", "REASON"}, Right: []int{0}, Cut: []int{4, 3}, Drop: []int{3}}
 	for _, e := range list {
-		t.Rows = append(t.Rows, []string{e.Offset.String(), minute(e.At), e.Event, e.Session, e.Reason})
+		t.Rows = append(t.Rows, []string{e.Offset.String(), cli.Minute(e.At), e.Event, e.Session, e.Reason})
 	}
 	p.table(t)
 }

@@ -121,9 +121,9 @@ func orphanTable(rows []orphanRow, style cli.Style) render.Table {
 	for _, r := range rows {
 		at := "never"
 		if r.Due != "" {
-			at = minute(r.Due)
+			at = cli.Minute(r.Due)
 		}
-		t.Rows = append(t.Rows, []string{r.Orphan, r.ID, r.Owner, minute(r.Since), r.Then, at})
+		t.Rows = append(t.Rows, []string{r.Orphan, r.ID, r.Owner, cli.Minute(r.Since), r.Then, at})
 	}
 	t.Paint = func(_, column int, cell string) string {
 		if column == id || column == due {

@@ -95,11 +95,11 @@ func (c child) run(ctx context.Context) (ended, error) {
 	return e, nil
 }
 
-// behindDash returns an error unless a command follows -- after the given number of arguments. tally does not parse the
-// flags of that command.
-func behindDash(cmd *cobra.Command, args int) error {
-	if cmd.ArgsLenAtDash() != args {
-		return cli.Usagef("want %s: the command stands behind --", cmd.Use)
+// checkDash returns an error unless a command follows -- after one argument. tally does not parse the flags of that
+// command.
+func checkDash(cmd *cobra.Command) error {
+	if cmd.ArgsLenAtDash() != 1 {
+		return cli.Usagef("want %s: the command is after --", cmd.Use)
 	}
 	return nil
 }

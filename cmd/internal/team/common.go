@@ -74,12 +74,3 @@ func stamp(t time.Time) events.Timestamp {
 	}
 	return events.TimestampOf(t)
 }
-
-// minute formats a time for people, "-" if it is not set.
-func minute(t events.Timestamp) string {
-	at, ok := t.Time()
-	if !ok {
-		return "-"
-	}
-	return at.UTC().Format("2006-01-02 15:04")
-}

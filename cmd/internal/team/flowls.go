@@ -236,7 +236,7 @@ func entered(s *tavern.FlowState) string {
 	if len(visits) == 0 {
 		return "-"
 	}
-	return minute(stamp(visits[len(visits)-1].Recorded))
+	return cli.Minute(stamp(visits[len(visits)-1].Recorded))
 }
 
 // driverOf returns the worker that has claimed a flow, and the end of its lease.
@@ -299,7 +299,7 @@ func (p *page) flow(f *tavern.Flow, s *tavern.FlowState, now time.Time) {
 		case i == len(visits)-1:
 			how = s.Outcome()
 		}
-		history.Rows = append(history.Rows, []string{strconv.FormatInt(v.Step, 10), v.State, minute(stamp(v.Recorded)), v.At.String(), how})
+		history.Rows = append(history.Rows, []string{strconv.FormatInt(v.Step, 10), v.State, cli.Minute(stamp(v.Recorded)), v.At.String(), how})
 	}
 	p.table(history)
 }

@@ -199,7 +199,7 @@ func (r messageRow) note() string {
 	case r.Overdue:
 		return "overdue"
 	case r.Deadline != "":
-		return "until " + minute(r.Deadline)
+		return "until " + cli.Minute(r.Deadline)
 	case r.Expects != "":
 		return "awaits " + r.Expects
 	case r.ReplyTo != "":

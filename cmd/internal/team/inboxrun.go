@@ -49,7 +49,7 @@ has 5 seconds.`,
 		Example: cmdutil.Examples(`tally inbox run kettle -- sh -c 'claude -p | tally inbox send --from kettle --reply-to "$TALLY_MESSAGE" -- "$TALLY_FROM"'`,
 			"tally inbox run ci --open -- ./on-message", "tally inbox run user --until-empty -- notify-send Tally"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := behindDash(cmd, 1); err != nil {
+			if err := checkDash(cmd); err != nil {
 				return err
 			}
 			t.receiver, t.command = args[0], args[1:]
@@ -87,36 +87,36 @@ type handedRow struct {
 	Seconds  float64          `json:"seconds"`
 }
 
-func (t *runner) runAll(ctx context.Context) (err error) {
-	if err := check(t.command); err != nil {
+func (r *runner) runAll(ctx context.Context) (err error) {
+	if err := check(r.command); err != nil {
 		return err
 	}
-	if t.store, err = openStore(ctx, t.app); err != nil {
+	if r.store, err = openStore(ctx, r.app); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, t.store.Close()) }()
-	if err := t.store.do(ctx, func(st *tally.Store) error { return t.enter(ctx, st) }); err != nil {
+	defer func() { err = errors.Join(err, r.store.Close()) }()
+	if err := r.store.do(ctx, func(st *tally.Store) error { return r.enter(ctx, st) }); err != nil {
 		return err
 	}
 	for {
-		m, err := t.next(ctx)
+		m, err := r.next(ctx)
 		if err != nil || m == nil {
-			return t.end(ctx, err)
+			return r.end(ctx, err)
 		}
-		seen, err := t.handOver(ctx, *m)
+		seen, err := r.handOver(ctx, *m)
 		switch {
 		case err != nil || ctx.Err() != nil:
-			return t.end(ctx, err)
-		case t.once && !seen:
+			return r.end(ctx, err)
+		case r.once && !seen:
 			return cli.Silent(cli.Failed)
-		case t.once:
+		case r.once:
 			return nil
 		}
 	}
 }
 
 // end returns the error that ends the command: the cause of an interruption, else err.
-func (t *runner) end(ctx context.Context, err error) error {
+func (r *runner) end(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -124,13 +124,13 @@ func (t *runner) end(ctx context.Context, err error) error {
 }
 
 // enter resolves the receiver, and with --open registers it.
-func (t *runner) enter(ctx context.Context, st *tally.Store) (err error) {
-	if t.receiver, err = receiverNamed(ctx, t.app, st, t.receiver); err != nil {
+func (r *runner) enter(ctx context.Context, st *tally.Store) (err error) {
+	if r.receiver, err = receiverNamed(ctx, r.app, st, r.receiver); err != nil {
 		return err
 	}
-	in := tavern.InboxOf(st, t.receiver)
-	err = known(ctx, t.app, in)
-	if err == nil || !t.open {
+	in := tavern.InboxOf(st, r.receiver)
+	err = known(ctx, r.app, in)
+	if err == nil || !r.open {
 		if code, ok := errors.AsType[*cli.CodeError](err); ok {
 			code.Hint = "With --open tally registers it as a program."
 		}
@@ -149,26 +149,26 @@ type letters struct {
 }
 
 // next returns the first unread messages. If there are none, it waits for them; with --until-empty it returns nil.
-func (t *runner) next(ctx context.Context) (found *letters, err error) {
-	err = t.store.do(ctx, func(st *tally.Store) error {
-		in := tavern.InboxOf(st, t.receiver)
+func (r *runner) next(ctx context.Context) (found *letters, err error) {
+	err = r.store.do(ctx, func(st *tally.Store) error {
+		in := tavern.InboxOf(st, r.receiver)
 		cursor, err := in.Cursor(ctx)
 		if err != nil {
 			return err
 		}
-		found, err = t.behind(ctx, st, in, cursor)
-		if err != nil || found != nil || t.untilEmpty {
+		found, err = r.behind(ctx, st, in, cursor)
+		if err != nil || found != nil || r.untilEmpty {
 			return err
 		}
 		for _, err := range in.Follow(ctx, cursor) {
 			if cli.Is[*events.DamageError](err) {
-				fmt.Fprintln(t.app.Err, plain.Printable(err.Error()))
+				fmt.Fprintln(r.app.Err, plain.Printable(err.Error()))
 				continue // the next ack moves the cursor past the damaged record
 			}
 			if err != nil {
 				return err
 			}
-			found, err = t.behind(ctx, st, in, cursor)
+			found, err = r.behind(ctx, st, in, cursor)
 			return err
 		}
 		return nil // interrupted
@@ -177,7 +177,7 @@ func (t *runner) next(ctx context.Context) (found *letters, err error) {
 }
 
 // behind returns the first messages after an offset, or nil.
-func (t *runner) behind(ctx context.Context, st *tally.Store, in *tavern.Inbox, cursor events.Offset) (*letters, error) {
+func (r *runner) behind(ctx context.Context, st *tally.Store, in *tavern.Inbox, cursor events.Offset) (*letters, error) {
 	list, _, err := in.List(ctx, tavern.Page{After: cursor, Limit: 1})
 	if err != nil || len(list) == 0 {
 		return nil, err
@@ -195,15 +195,15 @@ func (t *runner) behind(ctx context.Context, st *tally.Store, in *tavern.Inbox, 
 
 // handOver runs the command for messages once they are due, and records its answer. It reports whether the messages are
 // read.
-func (t *runner) handOver(ctx context.Context, ms letters) (bool, error) {
-	if seen, err := t.wait(ctx, ms); err != nil || seen {
+func (r *runner) handOver(ctx context.Context, ms letters) (bool, error) {
+	if seen, err := r.wait(ctx, ms); err != nil || seen {
 		return seen, err
 	}
 	var rows []handedRow
 	for _, m := range ms.list {
-		e, err := t.run(ctx, m)
+		e, err := r.run(ctx, m)
 		if unstarted, ok := errors.AsType[*unstartedError](err); ok {
-			return false, t.unstarted(ctx, ms.last, handedRow{ID: m.ID, Offset: m.Offset, Error: unstarted.reason}, unstarted.final)
+			return false, r.unstarted(ctx, ms.last, handedRow{ID: m.ID, Offset: m.Offset, Error: unstarted.reason}, unstarted.final)
 		}
 		if err != nil {
 			return false, err
@@ -212,20 +212,20 @@ func (t *runner) handOver(ctx context.Context, ms letters) (bool, error) {
 		switch {
 		case e.stopped:
 			row.Outcome = "stopped"
-			return false, t.say(row)
+			return false, r.say(row)
 		case !e.ok():
 			row.Outcome, row.Error = "refused", e.reason()
-			return false, t.refused(ctx, ms.last, row)
+			return false, r.refused(ctx, ms.last, row)
 		}
 		rows = append(rows, row)
 	}
 	// The command has succeeded: this is recorded even after an interruption.
 	last, cancel := lastWord(ctx)
 	defer cancel()
-	err := t.store.do(last, func(st *tally.Store) error { return tavern.InboxOf(st, t.receiver).Seen(last, ms.last.Offset) })
+	err := r.store.do(last, func(st *tally.Store) error { return tavern.InboxOf(st, r.receiver).Seen(last, ms.last.Offset) })
 	for _, row := range rows {
 		if err == nil {
-			err = t.say(row)
+			err = r.say(row)
 		}
 	}
 	return err == nil, err
@@ -233,11 +233,11 @@ func (t *runner) handOver(ctx context.Context, ms letters) (bool, error) {
 
 // wait waits until messages that were refused are due again. It reports whether another process has marked them as read
 // meanwhile.
-func (t *runner) wait(ctx context.Context, ms letters) (seen bool, err error) {
+func (r *runner) wait(ctx context.Context, ms letters) (seen bool, err error) {
 	for {
 		var wait time.Duration
-		err := t.store.do(ctx, func(st *tally.Store) error {
-			in := tavern.InboxOf(st, t.receiver)
+		err := r.store.do(ctx, func(st *tally.Store) error {
+			in := tavern.InboxOf(st, r.receiver)
 			cursor, err := in.Cursor(ctx)
 			if err != nil {
 				return err
@@ -247,7 +247,7 @@ func (t *runner) wait(ctx context.Context, ms letters) (seen bool, err error) {
 				return err
 			}
 			seen = cursor >= ms.last.Offset
-			d, now, err := t.due(ctx, st, ms.last, h)
+			d, now, err := r.due(ctx, st, ms.last, h)
 			wait = d.Next.Sub(now)
 			return err
 		})
@@ -261,7 +261,7 @@ func (t *runner) wait(ctx context.Context, ms letters) (seen bool, err error) {
 }
 
 // due returns the decision on messages that were refused, and the log's time.
-func (t *runner) due(ctx context.Context, st *tally.Store, l projector.Letter, h projector.HandOver) (tavern.Decision, time.Time, error) {
+func (r *runner) due(ctx context.Context, st *tally.Store, l projector.Letter, h projector.HandOver) (tavern.Decision, time.Time, error) {
 	asOf, err := st.Log.Durable(ctx)
 	if err != nil {
 		return tavern.Decision{}, time.Time{}, err
@@ -275,12 +275,12 @@ func (t *runner) due(ctx context.Context, st *tally.Store, l projector.Letter, h
 }
 
 // run runs the command for a message.
-func (t *runner) run(ctx context.Context, m tavern.Message) (ended, error) {
-	out := t.app.Out
-	if t.app.Format != cli.Text {
-		out = t.app.Err // standard output has the JSON rows
+func (r *runner) run(ctx context.Context, m tavern.Message) (ended, error) {
+	out := r.app.Out
+	if r.app.Format != cli.Text {
+		out = r.app.Err // standard output has the JSON rows
 	}
-	c := child{command: t.command, stdin: stdinOf(m), stdout: out, stderr: t.app.Err, env: []variable{{"TALLY_INBOX", t.receiver},
+	c := child{command: r.command, stdin: stdinOf(m), stdout: out, stderr: r.app.Err, env: []variable{{"TALLY_INBOX", r.receiver},
 		{"TALLY_MESSAGE", m.ID}, {"TALLY_FROM", m.From}, {"TALLY_TYPE", m.Type}, {"TALLY_THREAD", m.Thread}}}
 	return c.run(ctx)
 }
@@ -297,21 +297,21 @@ func stdinOf(m tavern.Message) []byte {
 }
 
 // refused records that a message was refused, and sends a notice to its sender after the last refusal.
-func (t *runner) refused(ctx context.Context, l projector.Letter, row handedRow) error {
-	err := t.store.do(ctx, func(st *tally.Store) error { return t.note(ctx, st, l, &row) })
-	return errors.Join(err, t.say(row))
+func (r *runner) refused(ctx context.Context, l projector.Letter, row handedRow) error {
+	err := r.store.do(ctx, func(st *tally.Store) error { return r.note(ctx, st, l, &row) })
+	return errors.Join(err, r.say(row))
 }
 
 // note records a refusal.
-func (t *runner) note(ctx context.Context, st *tally.Store, l projector.Letter, row *handedRow) error {
-	h, err := tavern.InboxOf(st, t.receiver).Refused(ctx, l.Offset, row.Error)
+func (r *runner) note(ctx context.Context, st *tally.Store, l projector.Letter, row *handedRow) error {
+	h, err := tavern.InboxOf(st, r.receiver).Refused(ctx, l.Offset, row.Error)
 	if cli.Is[*tavern.SeenError](err) {
 		return nil // another process has marked it as read
 	}
-	if !t.store.isStored(err) {
+	if !r.store.isStored(err) {
 		return err
 	}
-	d, _, err := t.due(ctx, st, l, h)
+	d, _, err := r.due(ctx, st, l, h)
 	if err == nil {
 		_, err = d.Make(ctx, st)
 	}
@@ -321,26 +321,26 @@ func (t *runner) note(ctx context.Context, st *tally.Store, l projector.Letter, 
 
 // unstarted records that the command cannot be started for a message, which counts as a refusal. If final is set, or
 // after too many refusals, the message is dead: its sender gets a notice, and the cursor moves past it.
-func (t *runner) unstarted(ctx context.Context, l projector.Letter, row handedRow, final bool) error {
+func (r *runner) unstarted(ctx context.Context, l projector.Letter, row handedRow, final bool) error {
 	row.Outcome, row.Exit = "refused", notExecutable
-	err := t.store.do(ctx, func(st *tally.Store) error {
-		if err := t.note(ctx, st, l, &row); !t.store.isStored(err) || !final && row.Refusals < tavern.MaxRefusals {
+	err := r.store.do(ctx, func(st *tally.Store) error {
+		if err := r.note(ctx, st, l, &row); !r.store.isStored(err) || !final && row.Refusals < tavern.MaxRefusals {
 			return err
 		}
 		row.Outcome, row.Next = "dead", ""
-		if err := t.tell(ctx, st, l); !t.store.isStored(err) {
+		if err := r.tell(ctx, st, l); !r.store.isStored(err) {
 			return err
 		}
-		return tavern.InboxOf(st, t.receiver).Seen(ctx, l.Offset)
+		return tavern.InboxOf(st, r.receiver).Seen(ctx, l.Offset)
 	})
-	return errors.Join(err, t.say(row))
+	return errors.Join(err, r.say(row))
 }
 
 // tell sends a notice about a dead message to its sender. If another message arrives in the sender's inbox meanwhile, it
 // tries again.
-func (t *runner) tell(ctx context.Context, st *tally.Store, l projector.Letter) error {
+func (r *runner) tell(ctx context.Context, st *tally.Store, l projector.Letter) error {
 	for range maxTells {
-		d, _, err := t.due(ctx, st, l, projector.HandOver{At: l.Offset, Refusals: tavern.MaxRefusals, Last: events.TimestampOf(l.Recorded)})
+		d, _, err := r.due(ctx, st, l, projector.HandOver{At: l.Offset, Refusals: tavern.MaxRefusals, Last: events.TimestampOf(l.Recorded)})
 		if err != nil || len(d.Parts) == 0 {
 			return err
 		}
@@ -355,13 +355,13 @@ func (t *runner) tell(ctx context.Context, st *tally.Store, l projector.Letter) 
 const maxTells = 8
 
 // say prints the result for a message. Text output has failures only.
-func (t *runner) say(row handedRow) error {
-	row.Inbox, row.ID = cli.ID(t.receiver), cli.ID(row.ID)
-	if t.app.Format != cli.Text {
-		return cli.WriteJSON(t.app.Out, cli.JSONL, row)
+func (r *runner) say(row handedRow) error {
+	row.Inbox, row.ID = cli.ID(r.receiver), cli.ID(row.ID)
+	if r.app.Format != cli.Text {
+		return cli.WriteJSON(r.app.Out, cli.JSONL, row)
 	}
 	if row.Outcome == "dead" {
-		_, err := fmt.Fprintln(t.app.Err, plain.Printable(fmt.Sprintf("message %s at %v is dead and skipped: %s", projector.Cut(row.ID, maxNamed), row.Offset, row.Error)))
+		_, err := fmt.Fprintln(r.app.Err, plain.Printable(fmt.Sprintf("message %s at %v is dead and skipped: %s", projector.Cut(row.ID, maxNamed), row.Offset, row.Error)))
 		return err
 	}
 	if row.Outcome != "refused" {
@@ -371,7 +371,7 @@ func (t *runner) say(row handedRow) error {
 	if at, ok := row.Next.Time(); ok {
 		text += fmt.Sprintf("; again at %s", at.UTC().Format("15:04:05"))
 	}
-	_, err := fmt.Fprintln(t.app.Err, plain.Printable(text))
+	_, err := fmt.Fprintln(r.app.Err, plain.Printable(text))
 	return err
 }
 

@@ -44,7 +44,7 @@ func inboxTable(list []messageRow, style cli.Style) render.Table {
 	t := render.Table{Head: []string{"", "OFFSET", "TIME", "FROM", "TYPE", "THREAD", "NOTE", "TEXT"},
 		Right: []int{offset}, Cut: []int{text, thread, note, from}, Drop: []int{at, thread}}
 	for _, r := range list {
-		t.Rows = append(t.Rows, []string{r.mark(), r.Offset.String(), minute(r.Time), r.From, r.Type, r.Thread, r.note(), render.Cut(r.text(), 200)})
+		t.Rows = append(t.Rows, []string{r.mark(), r.Offset.String(), cli.Minute(r.Time), r.From, r.Type, r.Thread, r.note(), render.Cut(r.text(), 200)})
 	}
 	t.Paint = func(row, column int, cell string) string {
 		switch {
@@ -67,7 +67,7 @@ func (v *inboxView) print(r messageRow) error {
 		return cli.WriteJSON(v.app.Out, cli.JSONL, r)
 	}
 	width := cli.Width(v.app.Out)
-	text := fmt.Sprintf("%-7v %s  %s  %s  %s", r.Offset, minute(r.Time), r.From, r.Type, r.text())
+	text := fmt.Sprintf("%-7v %s  %s  %s  %s", r.Offset, cli.Minute(r.Time), r.From, r.Type, r.text())
 	_, err := fmt.Fprintln(v.app.Out, render.Cut(text, min(width, 400)))
 	return err
 }
@@ -83,7 +83,7 @@ func (v *inboxView) whole(ctx context.Context, m tavern.Message) error {
 		return cli.WriteJSON(v.app.Out, v.app.Format, r)
 	}
 	width := cli.Width(v.app.Out)
-	for _, f := range []struct{ name, value string }{{"id", r.ID}, {"at", r.Offset.String() + "  " + minute(r.Time)}, {"from", r.From}, {"to", r.To}, {"type", r.Type},
+	for _, f := range []struct{ name, value string }{{"id", r.ID}, {"at", r.Offset.String() + "  " + cli.Minute(r.Time)}, {"from", r.From}, {"to", r.To}, {"type", r.Type},
 		{"thread", r.Thread}, {"answers", r.ReplyTo}, {"awaits", r.Expects}, {"until", string(r.Deadline)}, {"class", r.Class},
 		{"through", strings.Join(r.Bubble, ", ")}, {"note", r.note()}} {
 		if f.value == "" {

@@ -50,10 +50,10 @@ func (r itemRow) now() string {
 		if len(r.Waits) > 0 {
 			return "after " + strings.Join(r.Waits, ", ")
 		}
-		return "due " + minute(r.DueAt)
+		return "due " + cli.Minute(r.DueAt)
 	case tavern.ItemDead, tavern.ItemReady:
 		if r.ExpiresAt != "" && r.State == string(tavern.ItemDead) && (r.Outcome == "" || r.Outcome == projector.OutcomeExpired) {
-			return "expired " + minute(r.ExpiresAt)
+			return "expired " + cli.Minute(r.ExpiresAt)
 		}
 		if n := len(r.History); n > 0 {
 			return r.History[n-1].Error
@@ -121,7 +121,7 @@ func (v *queueView) item(r itemRow) error {
 
 // lines describes an attempt for people.
 func (t attemptRow) lines() []string {
-	text := fmt.Sprintf("  attempt %d  %s  %s, fence %d  %s", t.Attempt, minute(t.Time), t.Worker, uint64(t.Fence), t.Outcome)
+	text := fmt.Sprintf("  attempt %d  %s  %s, fence %d  %s", t.Attempt, cli.Minute(t.Time), t.Worker, uint64(t.Fence), t.Outcome)
 	if t.Outcome == "" {
 		text += "under way"
 	}

@@ -48,7 +48,7 @@ are released. With --until-empty tally ends when no item is ready, and prints th
 		Example: cmdutil.Examples("tally queue work build -- ./build-one", "tally queue work build --jobs 4 --until-empty -o jsonl -- python3 build.py",
 			"tally queue work review --once --worker kettle -- claude -p 'Review the text on standard input.'"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := behindDash(cmd, 1); err != nil {
+			if err := checkDash(cmd); err != nil {
 				return err
 			}
 			if w.jobs < 1 {

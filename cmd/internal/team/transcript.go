@@ -102,7 +102,7 @@ func (r *reader) inProject(args []string, n int) ([]string, error) {
 		return args, nil
 	}
 	if len(args) == n {
-		return nil, cli.Usagef("--cwd stands for DIR: leave %q out", args[0])
+		return nil, cli.Usagef("--cwd replaces DIR: leave %q out", args[0])
 	}
 	return append([]string{r.cwd}, args...), nil
 }
@@ -144,7 +144,7 @@ func (r *reader) projects(ctx context.Context) error {
 		if p.Guessed {
 			name += " ?"
 		}
-		t.Rows = append(t.Rows, []string{name, strconv.Itoa(p.Sessions), minute(stamp(p.LastAt)), p.Key})
+		t.Rows = append(t.Rows, []string{name, strconv.Itoa(p.Sessions), cli.Minute(stamp(p.LastAt)), p.Key})
 	}
 	switch {
 	case r.app.Format != cli.Text:
@@ -231,7 +231,7 @@ func (r *reader) list(list []tavern.StoredSession, project string) error {
 	r.direct(filepath.Dir(list[0].File))
 	t := render.Table{Head: []string{"SESSION", "MESSAGES", "ACTIVE", "BRANCH", "SUMMARY"}, Right: []int{1}, Cut: []int{4, 3, 0}, Drop: []int{3, 2}}
 	for _, s := range list {
-		t.Rows = append(t.Rows, []string{s.ID, strconv.Itoa(s.Messages), minute(stamp(s.LastAccessedAt)), s.GitBranch, s.Summary})
+		t.Rows = append(t.Rows, []string{s.ID, strconv.Itoa(s.Messages), cli.Minute(stamp(s.LastAccessedAt)), s.GitBranch, s.Summary})
 	}
 	return r.app.Table(t)
 }

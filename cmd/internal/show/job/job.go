@@ -145,9 +145,9 @@ func (p page) job(o *projector.Outline, j shownJob) {
 	}
 	p.Field("steps", steps)
 	p.Field("tokens", j.tokens())
-	p.Field("started", show.Minute(j.StartedAt))
+	p.Field("started", cli.Minute(j.StartedAt))
 	if j.FinishedAt != "" {
-		p.Field("finished", show.Minute(j.FinishedAt))
+		p.Field("finished", cli.Minute(j.FinishedAt))
 	}
 	if !j.Stored {
 		p.Field("job", "never stored; these facts come from its runs")

@@ -92,7 +92,7 @@ func (p page) run(o *projector.Outline, run show.TreeRun) {
 	outcome := cmp.Or(run.Outcome, "pending")
 	head := []render.Styled{{Text: cli.ID(run.ID), Paint: p.Style.Bold}, {Text: run.Type + " of " + cli.ID(o.Subject().ID)}}
 	if run.Time != "" {
-		head = append(head, render.Styled{Text: show.Minute(run.Time)})
+		head = append(head, render.Styled{Text: cli.Minute(run.Time)})
 	}
 	head = append(head, render.Styled{Text: outcome, Paint: func(text string) string { return show.PaintOutcome(p.Style, run.Outcome, text) }})
 	p.Parts(head, " · ")
@@ -151,7 +151,7 @@ func infoOf(c perstack.CheckpointInfo) checkpointInfo {
 func stepTable(style cli.Style, steps []shownSteps) render.Table {
 	t := render.Table{Head: []string{"STEP", "STATUS", "EVENTS", "CHECKPOINT", "OFFSET", "TIME"}, Right: []int{0, 2, 4}, Cut: []int{3, 1}, Drop: []int{4, 5, 2}}
 	for _, s := range steps {
-		first := []string{strconv.FormatInt(s.Step, 10), "no checkpoint", strconv.Itoa(s.Events), "-", "-", show.Minute(s.StartedAt)}
+		first := []string{strconv.FormatInt(s.Step, 10), "no checkpoint", strconv.Itoa(s.Events), "-", "-", cli.Minute(s.StartedAt)}
 		for i, c := range s.Checkpoints {
 			row := []string{"", string(c.Status), "", cli.ID(c.ID), c.Offset.String(), ""}
 			if i == 0 {

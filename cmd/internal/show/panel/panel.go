@@ -29,7 +29,7 @@ const minPane = 28
 // Store shows the sessions of errata.
 type Store struct{}
 
-// Runs returns nil: the runs of a panel delegate to nobody.
+// Runs returns nil: the runs of a panel do not delegate.
 func (Store) Runs(context.Context, *tally.Session, *projector.Outline) ([]show.TreeRun, error) {
 	return nil, nil
 }
@@ -62,7 +62,7 @@ func write(ctx context.Context, v *show.View, s *projector.Session, gone []proje
 	}
 	p := page{show.NewPage(v)}
 	p.Header(s)
-	late, number := s.History.Stale(), make(map[string]int)
+	stale, number := s.History.Stale(), make(map[string]int)
 	others := unaccounted(s, runs)
 	for _, run := range runs {
 		for len(others) > 0 && others[0].offset < run.Offset {
@@ -74,7 +74,7 @@ func write(ctx context.Context, v *show.View, s *projector.Session, gone []proje
 			continue
 		}
 		number[run.Summary.Run] = len(number) + 1
-		p.panelRun(run, number[run.Summary.Run], slices.Contains(late, run.Offset))
+		p.panelRun(run, number[run.Summary.Run], slices.Contains(stale, run.Offset))
 	}
 	for _, row := range others {
 		p.others(row)
@@ -165,14 +165,14 @@ func (p page) marker(row errata.Row, number map[string]int) {
 	p.Printf("\n%s\n", p.Style.Yellow(render.Cut(text, p.Width)))
 }
 
-func panelMinute(t time.Time) string { return show.Minute(events.TimestampOf(t)) }
+func panelMinute(t time.Time) string { return cli.Minute(events.TimestampOf(t)) }
 
 // panelRun prints a run.
-func (p page) panelRun(run errata.Row, number int, late bool) {
+func (p page) panelRun(run errata.Row, number int, stale bool) {
 	head := []render.Styled{{Text: fmt.Sprintf("run %d", number), Paint: p.Style.Bold}, {Text: run.Offset.String()}, {Text: panelMinute(run.Summary.Timestamp)}}
 	switch {
-	case late:
-		head = append(head, render.Styled{Text: "late", Paint: p.Style.Yellow})
+	case stale:
+		head = append(head, render.Styled{Text: "stale", Paint: p.Style.Yellow})
 	case run.Rewound:
 		head = append(head, render.Styled{Text: "rewound", Paint: p.Style.Yellow})
 	}
