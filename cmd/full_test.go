@@ -20,6 +20,7 @@ import (
 // On a full disk appends are refused, and all else continues: views and snapshots leave the reserve free, and a
 // process that starts when no byte is free reads as always. With free space again, appends work.
 func TestFullDiskIsRead(t *testing.T) {
+	testkit.OnlyFull(t, "TestFullDiskIsReportedOnce fills a disk")
 	testkit.Long(t)
 	t.Parallel()
 	testkit.Needs(t, os.Getuid() == 0, "root, to mount a file system")

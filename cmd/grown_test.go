@@ -32,6 +32,7 @@ func TestVerifyGrown(t *testing.T) {
 		})
 	}
 	t.Run("B-21 recorded sessions as they grew", func(t *testing.T) {
+		testkit.OnlyFull(t, "the subtest before has a session like those")
 		t.Parallel()
 		files, err := filepath.Glob(testkit.Data(t, "agents", "growth") + "/*.cuts")
 		if err != nil || len(files) == 0 {
@@ -58,6 +59,7 @@ func TestVerifyGrown(t *testing.T) {
 		}
 	})
 	t.Run("B-21 an import with snapshots at random points", func(t *testing.T) {
+		testkit.OnlyFull(t, "TestBorders has snapshots at each point")
 		t.Parallel()
 		store := filepath.Join(t.TempDir(), "store")
 		for _, name := range [][]string{{"claude", "projects"}, {"agents"}, {"tally", "travel"}} {

@@ -78,6 +78,7 @@ func TestTreeBulk(t *testing.T) {
 		restored("checkout")
 	})
 	t.Run("git checkout and back", func(t *testing.T) {
+		testkit.OnlyFull(t, "other subtests change as much")
 		k.run("git", "checkout", "-qf", "other")
 		asks("back")
 		k.run("git", "checkout", "-qf", "main")
@@ -94,6 +95,9 @@ func TestTreeBulk(t *testing.T) {
 	})
 	for what, replace := range map[string]bool{"a folder that is moved away": false, "a folder in place of which another one is": true} {
 		t.Run(what, func(t *testing.T) {
+			if replace {
+				testkit.OnlyFull(t, "other subtests change as much")
+			}
 			away := filepath.Join(k.project, "away")
 			if err := os.Rename(k.folder, away); err != nil {
 				t.Fatal(err)
@@ -121,6 +125,7 @@ func TestTreeBulk(t *testing.T) {
 		})
 	}
 	t.Run("a mount that comes back", func(t *testing.T) {
+		testkit.OnlyFull(t, "other subtests change as much")
 		away := filepath.Join(k.project, "away")
 		if err := os.Rename(k.folder, away); err != nil {
 			t.Fatal(err)

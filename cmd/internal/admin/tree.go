@@ -265,20 +265,29 @@ and the exit code is 5.`,
 	}
 }
 
-// trees compares the files of each tree with the log.
+// trees compares the files of each tree with the log, unless the tree waits for a decision.
 func (x *examination) trees(st *tally.Store) error {
 	c, err := x.app.Config()
 	if err != nil {
 		return err
 	}
-	for _, t := range c.Trees {
+	list, err := treesOf(x.ctx, c, st)
+	if err != nil {
+		return err
+	}
+	for i, state := range list { // none of a store in memory
+		t := c.Trees[i]
+		if state.Asking != "" {
+			x.tree(state)
+			continue
+		}
 		said, err := keeper.Ask(x.ctx, c, t, keeper.VerbVerify, keeper.Question{})
 		s := cmdutil.TreeStatus{Status: said.Status}
 		switch {
 		case isStopped(said):
 			x.tree(s)
 		case errors.Is(err, log.ErrUnavailable):
-			x.ok("tree "+t.Name, "not compared: no process keeps it now; tally tree verify keeps it and compares")
+			x.ok("tree "+t.Name, "not compared: no process keeps it now")
 		case err != nil:
 			return fmt.Errorf("tree %s: %w", t.Name, err)
 		default:

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
@@ -29,9 +30,13 @@ func DiskUse(dir string) int64 {
 	return n
 }
 
-// IsAway reports whether an error says that the store did not answer.
+// IsAway reports whether an error says that the store did not answer. The call may succeed when it is repeated on a
+// store that is opened again. A read-only file system stays so.
 func IsAway(err error) bool {
-	return !events.IsStored(err) && (errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown))
+	if _, is := errors.AsType[*embedded.ReadOnlyError](err); is || events.IsStored(err) {
+		return false
+	}
+	return errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown)
 }
 
 // Examples formats command lines for the examples of a help text.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/embedded"
-	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/internal/storedir"
@@ -104,13 +103,4 @@ func Refused(c config.Config) error {
 		return &cli.CodeError{Code: cli.Unreachable, Err: &log.FullError{Free: int64(free), Reserve: embedded.Reserve}}
 	}
 	return nil
-}
-
-// IsAway reports whether an error says that the store did not answer. The call may succeed when it is repeated on a
-// store that is opened again. A read-only file system stays so.
-func IsAway(err error) bool {
-	if _, is := errors.AsType[*embedded.ReadOnlyError](err); is || events.IsStored(err) {
-		return false
-	}
-	return errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown)
 }

@@ -65,6 +65,7 @@ func oracleReads(t testing.TB, dir string) oracleFolder {
 func TestOracle(t *testing.T) {
 	testkit.NotUnderRace(t)
 	t.Run("as described", func(t *testing.T) {
+		testkit.OnlyFull(t, "TestOracleRoundTrip compares with the oracle")
 		testkit.Node(t, nil, "--test", "testdata/oracle/oracle.test.mjs")
 	})
 	t.Run("as read", func(t *testing.T) {
