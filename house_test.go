@@ -90,6 +90,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/disk/statefile", "internal/disk/durable"},
 	{"internal/testkit/storetest", ". embedded internal/layouts log log/memlog internal/testkit/logtest events internal/config internal/testkit"}, // for tests
 	{"internal/testkit/faults", ""},
+	{"internal/testkit/schedule", ""},
 	{"internal/testkit", "events"}, // for tests
 	{"internal/testkit/transcripts", "internal/agents events projector internal/rawjson internal/testkit"}, // for tests
 	{"internal/ingest/tail", "internal/disk/durable internal/disk/lockfile"},

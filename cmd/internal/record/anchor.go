@@ -60,7 +60,7 @@ func (a anchor) holds(ctx context.Context, src interface {
 
 // anchor drops saved progress that belongs to another store, and saves the anchor of this one.
 func (f *following) anchor(ctx context.Context) error {
-	head, err := f.store.now().Log.Head(ctx)
+	head, err := f.store.Store().Log.Head(ctx)
 	if err != nil {
 		return err
 	}

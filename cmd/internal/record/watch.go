@@ -146,13 +146,15 @@ func (b *backfill) from(now time.Time) time.Time {
 
 // run follows the arguments until ctx is done, which is not an error. With once it ends when everything is read.
 func (w *watcher) run(ctx context.Context, args []string) error {
-	return w.follow(ctx, args, &store{open: w.app.Open})
+	return w.follow(ctx, args, &store{Reopening: cmdutil.Reopening{Open: w.app.Open}})
 }
 
 // Follow follows all agents until ctx is done, as watch does without arguments. It is for a program that has the store
 // open.
 func Follow(ctx context.Context, a *cmdutil.App, st *tally.Store) error {
-	return (&watcher{app: a, redact: on}).follow(ctx, nil, &store{st: st})
+	s := new(store)
+	s.Use(st)
+	return (&watcher{app: a, redact: on}).follow(ctx, nil, s)
 }
 
 // CheckFollow returns the error that Follow would return for the configuration.
@@ -187,7 +189,7 @@ func (w *watcher) follow(ctx context.Context, args []string, into *store) error 
 	if err := f.begin(ctx); err != nil {
 		return errors.Join(ended(ctx, err), f.Close())
 	}
-	if err = t.begin(locations, f.since); err == nil && f.store.open != nil && !w.once && w.app.Format == cli.Text {
+	if err = t.begin(locations, f.since); err == nil && f.store.Open != nil && !w.once && w.app.Format == cli.Text {
 		err = w.app.Say("Stop with Ctrl-C.")
 	}
 	if err == nil {
@@ -266,7 +268,7 @@ func (f *following) begin(ctx context.Context) error {
 func (f *following) options(g *group, remembers bool) ingest.Options {
 	o := ingest.Options{Log: f.store, Namespace: g.namespace, Once: f.once, Report: f.reporter.problem, Blocked: f.reporter.wake, Tail: tail.Options{Since: f.since}}
 	o.Sessions = func(ctx context.Context) iter.Seq2[string, error] {
-		return cmdutil.SessionIDs(ctx, f.store.now(), g.namespace)
+		return cmdutil.SessionIDs(ctx, f.store.Store(), g.namespace)
 	}
 	byID := make(map[string]location)
 	for _, p := range g.locations {
@@ -364,7 +366,7 @@ func (f *following) blocked() error {
 func (f *following) head(ctx context.Context) uint64 {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 	defer cancel()
-	at, err := f.store.now().Log.Head(ctx)
+	at, err := f.store.Store().Log.Head(ctx)
 	if err != nil {
 		return 0
 	}

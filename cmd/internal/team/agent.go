@@ -118,7 +118,7 @@ func changed(ctx context.Context, a *cmdutil.App, name string, do func(*member) 
 		if err == nil {
 			err = refused(do(m))
 		}
-		st := s.now()
+		st := s.Store()
 		if cli.Is[*tally.DocumentConflictError](err) {
 			return a.DocumentError(ctx, st, events.Document(st.Namespace(), events.KindAgent, m.id), err)
 		}

@@ -74,7 +74,7 @@ func onFlow(ctx context.Context, a *cmdutil.App, name string, do func(*tavern.Fl
 			err = refused(in.do(ctx, func(st *tally.Store) error { return do(tavern.FlowOf(st, id)) }))
 		}
 		if errors.Is(err, events.ErrNotFound) && !cli.Is[*cli.CodeError](err) {
-			err = noFlow(name, in.now().Namespace())
+			err = noFlow(name, in.Store().Namespace())
 		}
 		if err != nil {
 			return err

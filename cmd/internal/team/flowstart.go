@@ -31,7 +31,7 @@ orphan: tally agent orphans lists it.`,
 			}
 			return riding(cmd.Context(), a, a.OpenExisting, func(in *store) error {
 				if o.ID == "" {
-					o.ID = in.now().Log.NewID() // the id makes a repeated start idempotent
+					o.ID = in.Store().Log.NewID() // the id makes a repeated start idempotent
 				}
 				if err := in.do(cmd.Context(), func(st *tally.Store) error { return start(cmd.Context(), a, st, args[0], o) }); err != nil {
 					return refused(err)

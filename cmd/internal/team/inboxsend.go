@@ -114,7 +114,7 @@ func (s *sender) send(ctx context.Context, in *store) (err error) {
 		return err
 	}
 	if s.Key == "" && s.ReplyTo == "" {
-		s.ID = in.now().Log.NewID() // the id makes a repeated append idempotent
+		s.ID = in.Store().Log.NewID() // the id makes a repeated append idempotent
 	}
 	var m tavern.Message
 	err = in.do(ctx, func(st *tally.Store) error {
@@ -129,7 +129,7 @@ func (s *sender) send(ctx context.Context, in *store) (err error) {
 	if err != nil {
 		return s.refused(err)
 	}
-	promise := in.now().Log.Durability()
+	promise := in.Store().Log.Durability()
 	if s.app.Format == cli.Text {
 		return s.app.Say("Sent %s to %s: %v, %s.", plain.Printable(cli.ID(m.ID)), plain.Printable(cli.ID(m.To)), m.Offset, promise)
 	}

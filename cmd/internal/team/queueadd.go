@@ -134,7 +134,7 @@ func (q *adder) add(ctx context.Context, args []string) (err error) {
 		return q.refused(err)
 	}
 	if q.app.Format == cli.Text {
-		err = q.app.Say("Added %s to %s, each %s.", plain.Count(q.count, "item"), plain.Printable(cli.ID(q.queue)), q.store.now().Log.Durability())
+		err = q.app.Say("Added %s to %s, each %s.", plain.Count(q.count, "item"), plain.Printable(cli.ID(q.queue)), q.store.Store().Log.Durability())
 	}
 	if err == nil && q.bad > 0 {
 		err = &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s could not be added", plain.Count(q.bad, "line"))}
@@ -187,7 +187,7 @@ func (q *adder) lines(ctx context.Context, args []string) error {
 
 func (q *adder) put(ctx context.Context, item tavern.Item) error {
 	if item.ID == "" {
-		item.ID = q.store.now().Log.NewID() // the id makes a repeated append idempotent
+		item.ID = q.store.Store().Log.NewID() // the id makes a repeated append idempotent
 	}
 	err := q.store.do(ctx, func(st *tally.Store) (err error) {
 		item, err = tavern.QueueOf(st, q.queue).Enqueue(ctx, item)
@@ -204,7 +204,7 @@ func (q *adder) put(ctx context.Context, item tavern.Item) error {
 	if q.whole {
 		format = q.app.Format
 	}
-	return cli.WriteJSON(q.app.Out, format, addedRow{cli.ID(q.queue), cli.ID(item.ID), item.Offset, q.store.now().Log.Durability().String()})
+	return cli.WriteJSON(q.app.Out, format, addedRow{cli.ID(q.queue), cli.ID(item.ID), item.Offset, q.store.Store().Log.Durability().String()})
 }
 
 // settle changes the settings that flags name, or creates the queue with them.

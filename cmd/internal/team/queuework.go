@@ -164,7 +164,7 @@ func (w *worker) hand(ctx context.Context) error {
 			return err
 		}
 		w.running++
-		go w.do(ctx, &held{w: w, item: c.Item, fence: c.Fence, until: c.Until, attempt: c.Attempt, st: w.store.now(), claim: c})
+		go w.do(ctx, &held{w: w, item: c.Item, fence: c.Fence, until: c.Until, attempt: c.Attempt, st: w.store.Store(), claim: c})
 		if w.once {
 			return w.took(<-w.done)
 		}

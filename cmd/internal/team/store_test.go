@@ -91,7 +91,8 @@ func reopened(t *testing.T, patient time.Duration) (*store, *int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &store{open: open, err: io.Discard, patient: patient, st: st}
+	s := newStore(open, io.Discard, st)
+	s.patient = patient
 	t.Cleanup(func() { _ = s.Close() })
 	return s, &opened
 }
