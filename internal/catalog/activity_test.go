@@ -310,7 +310,7 @@ func TestActivityAgreesWithTheLog(t *testing.T) {
 			got, want []string
 		}{{"usage", usages, naiveUsages(records)}, {"calls", calls, naiveCalls(records)}, {"days", days, naiveDays(records)}} {
 			if !slices.Equal(c.got, c.want) {
-				t.Fatalf("%s:\n%s\nwant\n%s", c.what, strings.Join(c.got, "\n"), strings.Join(c.want, "\n"))
+				t.Fatalf("%s: got\n%s\nwant\n%s", c.what, strings.Join(c.got, "\n"), strings.Join(c.want, "\n"))
 			}
 		}
 	})
@@ -401,7 +401,7 @@ func TestDayOf(t *testing.T) {
 	f := projector.Fact{Record: events.Record{Event: events.Event{Time: time.Date(2026, 3, 1, 23, 30, 0, 0, time.FixedZone("", -3600))}}}
 	for own, want := range map[events.Timestamp]string{"": "2026-03-02", "2026-01-01T01:00:00+02:00": "2025-12-31", "soon": "2026-03-02"} {
 		if got := dayOf(timeOf(projector.Turn{Timestamp: own}, f)); got != want {
-			t.Errorf("%q: %s, want %s", own, got, want)
+			t.Errorf("%q: got %s, want %s", own, got, want)
 		}
 	}
 }

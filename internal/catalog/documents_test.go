@@ -212,7 +212,7 @@ func TestDocumentsRefused(t *testing.T) {
 	} {
 		_, _, err := r.Documents(t.Context(), q)
 		if invalid, ok := errors.AsType[*events.InvalidError](err); !ok || invalid.Field != strings.TrimRight(field, "@/") {
-			t.Errorf("%+v: %v", q, err)
+			t.Errorf("%+v: got the error %v", q, err)
 		}
 	}
 }

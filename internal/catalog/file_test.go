@@ -153,7 +153,7 @@ func TestNoView(t *testing.T) {
 			must(t, os.WriteFile(path, content, 0o600))
 		}
 		if _, err := Open(t.Context(), dir); !errors.Is(err, ErrNoView) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got the error %v", name, err)
 		}
 		must(t, Remove(path))
 	}

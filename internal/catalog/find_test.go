@@ -89,7 +89,7 @@ func TestFind(t *testing.T) {
 		}
 		for _, h := range found.Hits {
 			if !h.Live || h.Session != "s" || !slices.ContainsFunc(h.Spans, func(s Span) bool { return s.Match }) {
-				t.Errorf("%q: %+v", c.text, h)
+				t.Errorf("%q: got %+v", c.text, h)
 			}
 		}
 		byRank, _ := mustFind(t, f, Lookup{Text: c.text, Sort: ByRank})
@@ -141,12 +141,12 @@ func TestSnippet(t *testing.T) {
 			got += s.Text
 		}
 		if got != c.want {
-			t.Errorf("%q: %q, want %q", c.text, got, c.want)
+			t.Errorf("%q: got %q, want %q", c.text, got, c.want)
 		}
 	}
 	_, found := mustFind(t, f, Lookup{Text: "middle"})
 	if s := found.Hits[0].Spans; len(s) != 3 || !strings.HasPrefix(s[0].Text, "…long") || s[1] != (Span{"middle", true}) || !strings.HasSuffix(s[2].Text, "long…") {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v", s)
 	}
 }
 

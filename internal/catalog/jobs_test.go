@@ -104,7 +104,7 @@ func TestJobsStanding(t *testing.T) {
 			got = append(got, fmt.Sprint(s.ID, " ", s.Status, " ", s.Reached, " ", s.Steps, " ", s.Tokens, " ", s.FinishedAt))
 		}
 		if fmt.Sprint(got) != fmt.Sprint(c.want) {
-			t.Errorf("%+v: %q, want %q", c.q, got, c.want)
+			t.Errorf("%+v: got %q, want %q", c.q, got, c.want)
 		}
 	}
 	cost := &events.CostAccrued{Model: "m", Tokens: &events.Tokens{Input: 1, Output: 20, Reasoning: 7, CacheRead: 300, CacheWrite: 4000}, Run: &run, Purpose: "run", Source: "reported"}

@@ -71,7 +71,7 @@ func TestPagesOfEquals(t *testing.T) {
 		whole, err := r.List(t.Context(), Query{Namespace: "default", Sort: order})
 		must(t, err)
 		if len(whole.Sessions) != 5 {
-			t.Fatalf("%s: %v", order, names(whole))
+			t.Fatalf("%s: got %v", order, names(whole))
 		}
 		for limit := 1; limit <= 5; limit++ {
 			var got []string

@@ -65,7 +65,7 @@ func TestDefaults(t *testing.T) {
 	w := newWorld(t)
 	c := w.must(config.Overrides{})
 	if c.Backend != config.Local || c.Store != filepath.Join(w.home, ".local/share/tally") || c.Namespace != "default" || c.Server.URL != "" || c.Project != "" {
-		t.Errorf("%+v", c)
+		t.Errorf("got %+v", c)
 	}
 	for _, setting := range []string{"backend", "store", "namespace", "url"} {
 		if c.Origin(setting) != "default" {
@@ -216,7 +216,7 @@ func TestErrorText(t *testing.T) {
 		"TALLY_STORE: wrong":             {"TALLY_STORE", 0, "", "wrong"},
 	} {
 		if err.Error() != want {
-			t.Errorf("%q, want %q", err, want)
+			t.Errorf("got %q, want %q", err, want)
 		}
 	}
 }
@@ -246,7 +246,7 @@ func TestOddFiles(t *testing.T) {
 	w.write(outerFile, "namespace = \"outer\"")
 	c, err := config.Resolve(link, config.Overrides{}, func(name string) string { return w.env[name] })
 	if err != nil || c.Namespace != "outer" {
-		t.Errorf("%+v, %v", c, err)
+		t.Errorf("got %+v, error %v", c, err)
 	}
 }
 
@@ -264,7 +264,7 @@ func TestSegmentSizes(t *testing.T) {
 		_, err := w.resolve(config.Overrides{})
 		wrong, ok := errors.AsType[*config.Error](err)
 		if !ok || wrong.Line != 2 || wrong.Field != "store.segment" {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got the error %v", text, err)
 		}
 	}
 }

@@ -13,24 +13,24 @@ import (
 func TestDaemons(t *testing.T) {
 	w := newWorld(t)
 	if d := w.must(config.Overrides{}).Daemons; !slices.Equal(d.Run, []string{"delivery", "dispatch", "janitor"}) || d.Archive+d.Purge+d.Orphans != 0 {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v", d)
 	}
 	w.write(userFile, "[daemons]\nrun = [\"janitor\", \"delivery\", \"janitor\"]\narchive = \"36h\"\npurge = \"30d\"\n")
 	w.write(projectFile, "[daemons]\nrun = [\"dispatch\", \"janitor\"]\n")
 	c := w.must(config.Overrides{})
 	if d := c.Daemons; !slices.Equal(d.Run, []string{"janitor"}) || d.Archive != 36*time.Hour || d.Purge != 720*time.Hour || d.Orphans != 0 {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v", d)
 	}
 	shown := make(map[string]string)
 	for _, s := range c.Settings() {
 		shown[s.Name] = s.Value
 	}
 	if shown["daemons.run"] != "janitor" || shown["daemons.purge"] != "720h0m0s" {
-		t.Errorf("%v", shown)
+		t.Errorf("got %v", shown)
 	}
 	w.write(projectFile, "[daemons]\nrun = []\n")
 	if d := w.must(config.Overrides{}).Daemons; len(d.Run) > 0 {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v", d)
 	}
 }
 

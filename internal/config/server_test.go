@@ -79,7 +79,7 @@ func TestSystemContext(t *testing.T) {
 	w.write(projectFile, "[store]\nbackend = \"nats\"\n[nats]\nurl = \"nats://a\"\nsystem_context = \"sys\"\n")
 	w.write(contextDir+"sys.json", `{"user":"sys","password":"p"}`)
 	if got := w.must(config.Overrides{}).Server; got.System == nil || got.System.User != "sys" || got.User != "" {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v", got)
 	}
 }
 

@@ -18,7 +18,7 @@ func TestTree(t *testing.T) {
 	w.write(projectFile, "namespace = \"ours\"\n[[tree]]\nlayout = \"tavern\"\nkinds = [\"doc\", \"agent\"]\nlayer = \"project\"\n[[tree]]\nname = \"runs\"\nlayout = \"tallydir\"\nbulk_limit = 7\nignore = [\"*.swp\"]\nmax_file = \"1MiB\"\nmode = \"sync\"\nway = \"out\"\n")
 	c := w.must(config.Overrides{Namespace: "other"})
 	if len(c.Trees) != 3 {
-		t.Fatalf("%v", c.Trees)
+		t.Fatalf("got %v", c.Trees)
 	}
 	for i, want := range []string{
 		"far redis xxxxx@far:6379/1 layout=tallydir mode=async way=both layer=all",
@@ -26,17 +26,17 @@ func TestTree(t *testing.T) {
 		"runs " + filepath.Join(w.project, ".tally") + " layout=tallydir mode=sync way=out",
 	} {
 		if got := c.Trees[i].String(); got != want {
-			t.Errorf("%s, want %s", got, want)
+			t.Errorf("got %s, want %s", got, want)
 		}
 		if got, want := c.Trees[i].Namespace, []string{"default", "ours", "ours"}[i]; got != want {
 			t.Errorf("tree %d has the namespace %q, want %q", i, got, want)
 		}
 	}
 	if tr := c.Trees[1]; tr.BulkLimit != 50 || tr.MaxFile != 64<<20 {
-		t.Errorf("%+v", tr)
+		t.Errorf("got %+v", tr)
 	}
 	if tr := c.Trees[2]; tr.BulkLimit != 7 || tr.MaxFile != 1<<20 || len(tr.Ignore) != 1 {
-		t.Errorf("%+v", tr)
+		t.Errorf("got %+v", tr)
 	}
 	if tr := c.Trees[0]; tr.Redis.Prefix != "x:" || !strings.Contains(tr.Redis.URL, "geheim") || strings.Contains(tr.Location()+tr.FileName(), "geheim") {
 		t.Errorf("the tree is %+v at %s", tr, tr.Location())
@@ -50,7 +50,7 @@ func TestTree(t *testing.T) {
 	t.Run("T-36 TALLY_STORAGE_PATH is where the files of tally-evals are", func(t *testing.T) {
 		w.env["TALLY_STORAGE_PATH"] = filepath.Join(w.home, "elsewhere")
 		if tr := w.must(config.Overrides{}).Trees[2]; tr.Dir != w.env["TALLY_STORAGE_PATH"] {
-			t.Errorf("%+v", tr)
+			t.Errorf("got %+v", tr)
 		}
 	})
 }
@@ -136,7 +136,7 @@ func TestWrongTree(t *testing.T) {
 		_, err := w.resolve(config.Overrides{})
 		got, ok := errors.AsType[*config.Error](err)
 		if !ok || got.File != path || got.Field != field || strings.Contains(err.Error(), "geheim") {
-			t.Errorf("%q: %v, want %s", text, err, field)
+			t.Errorf("%q: got %v, want %s", text, err, field)
 		}
 	}
 }

@@ -18,19 +18,19 @@ func TestWatch(t *testing.T) {
 		"patterns = [{name = \"ticket\", regexp = \"T-[0-9]{6}\"}]\n")
 	c := w.must(config.Overrides{})
 	if len(c.Watch) != 2 {
-		t.Fatalf("%v", c.Watch)
+		t.Fatalf("got %v", c.Watch)
 	}
 	if got, want := c.Watch[0].String(), filepath.Join(w.home, "y")+" agent=pi"; got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("got %s, want %s", got, want)
 	}
 	if got, want := c.Watch[1].String(), filepath.Join(w.project, "team")+" namespace=team redact=false"; got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("got %s, want %s", got, want)
 	}
 	if at := c.Watch[1].Origin; at != (config.Origin{Kind: config.FromFile, Name: ours, Line: 3}) {
 		t.Errorf("the position of the second pattern is %v", at)
 	}
 	if r := c.Redact; len(r.Env) != 1 || r.Env[0] != "MY_TOKEN" || len(r.Patterns) != 2 || r.Patterns[0] != (config.Pattern{Name: "pattern-1", Regexp: `mine-\d+`}) || r.Patterns[1].Name != "ticket" {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v", r)
 	}
 	var shown []string
 	for _, s := range c.Settings() {

@@ -123,11 +123,11 @@ func TestLoopSleeps(t *testing.T) {
 		err := run(t, daemon.Options{Daemons: []daemon.Daemon{d}, Work: list{}, Now: w.now, Follow: w.follow}, func(l *daemon.Loop) {
 			sleep(t, 30*time.Minute)
 			if s := l.Status()[0]; !s.Next.Equal(begin.Add(time.Hour)) || s.Waits() != "a record or the time" {
-				t.Errorf("%+v", s)
+				t.Errorf("got %+v", s)
 			}
 			sleep(t, 1000*time.Hour-30*time.Minute)
 			if s := l.Status()[0]; !s.Next.IsZero() || s.Waits() != "a record" {
-				t.Errorf("%+v", s)
+				t.Errorf("got %+v", s)
 			}
 			for at := range events.Offset(1000) {
 				w.appended <- at + 1
@@ -165,11 +165,11 @@ func TestLoopBacksOff(t *testing.T) {
 			w.appended <- 1
 			sleep(t, 0)
 			if s := l.Status(); s[0].Errors != 1 || s[0].Error != "the disk is full" || s[0].Waits() != "the next try" || s[1].Errors != 2 {
-				t.Errorf("%+v", s)
+				t.Errorf("got %+v", s)
 			}
 			sleep(t, time.Hour)
 			if s := l.Status()[0]; s.Errors != 4 || s.Error != "" {
-				t.Errorf("%+v", s)
+				t.Errorf("got %+v", s)
 			}
 		})
 		if len(d.calls) != 6 || d.calls[4].Round(time.Second) != 15*time.Second {
@@ -279,7 +279,7 @@ func TestLoopClock(t *testing.T) {
 						t.Error("the daemon decided by the clock")
 					}
 					if warning := l.Status()[0].Warning; (warning == "") != (tt.warning == "") || !strings.HasPrefix(warning, tt.warning) {
-						t.Errorf("%q, want %q", warning, tt.warning)
+						t.Errorf("got %q, want %q", warning, tt.warning)
 					}
 					sleep(t, time.Hour)
 					if decided != 1 {

@@ -374,7 +374,7 @@ func TestRecordedGrowth(t *testing.T) {
 	dir := t.TempDir()
 	paths, err := filepath.Glob(testkit.Data(t, "agents", "growth") + "/*.cuts")
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("%v, %v", paths, err)
+		t.Fatalf("got %v, error %v", paths, err)
 	}
 	for _, path := range paths {
 		b, err := os.ReadFile(strings.TrimSuffix(path, ".cuts") + ".jsonl")

@@ -73,7 +73,7 @@ func namespaceLaw(rt *rapid.T, dir string, agent agents.Agent, play func(*rapid.
 		r.run()
 	}
 	if len(r.problems) > 0 {
-		rt.Fatalf("%v", r.problems)
+		rt.Fatalf("got the problems %v", r.problems)
 	}
 	sessions := 0
 	for namespace, files := range parts {

@@ -205,7 +205,7 @@ func TestNamespaceStays(t *testing.T) {
 				}
 				r.of(want).mustGive(when, r.files())
 				if len(r.problems) > 0 {
-					t.Errorf("%s: %v", when, r.problems)
+					t.Errorf("%s: got %v", when, r.problems)
 				}
 			}
 		}

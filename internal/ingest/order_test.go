@@ -165,7 +165,7 @@ func TestOrder(t *testing.T) {
 		r.touch(names, n)
 		r.kicked(rapid.Permutation(names).Draw(rt, "seen"))
 		if len(r.problems) > 0 {
-			rt.Fatalf("%v", r.problems)
+			rt.Fatalf("got the problems %v", r.problems)
 		}
 		r.mustBe(want)
 	})

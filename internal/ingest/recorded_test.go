@@ -59,7 +59,7 @@ func recordedHomes(t *testing.T) map[string]*rig {
 		}
 		r.run()
 		if len(r.problems) > 0 {
-			t.Errorf("%s: %v", folder, r.problems)
+			t.Errorf("%s: got %v", folder, r.problems)
 		}
 		homes[filepath.Base(folder)] = r
 	}

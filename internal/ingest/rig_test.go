@@ -178,7 +178,7 @@ func (r *rig) stopped(upto int, stored bool, state int) {
 // lose deletes the state.
 func (r *rig) lose() {
 	if err := os.Remove(r.state); err != nil && !errors.Is(err, os.ErrNotExist) {
-		r.t.Fatalf("%v", err)
+		r.t.Fatalf("got the error %v", err)
 	}
 }
 
@@ -187,7 +187,7 @@ func (r *rig) write(name, content string) {
 	r.t.Helper()
 	path := filepath.Join(r.dir, filepath.FromSlash(name))
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path+".new", []byte(content), 0o600), os.Rename(path+".new", path)); err != nil {
-		r.t.Fatalf("%v", err)
+		r.t.Fatalf("got the error %v", err)
 	}
 }
 

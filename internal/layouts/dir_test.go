@@ -228,7 +228,7 @@ func TestDirMoved(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(name, "x")); err != nil {
-		t.Errorf("a write to a replaced folder: %v", err)
+		t.Errorf("the file that was written after the replacement: %v", err)
 	}
 	if list, err := os.ReadDir(name + "2"); err != nil || len(list) > 0 {
 		t.Errorf("the moved folder has %v, error %v", list, err)

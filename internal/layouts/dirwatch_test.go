@@ -182,7 +182,7 @@ func TestDirWatchMoves(t *testing.T) {
 	}))
 	w.edit("last")
 	if len(files) != 8 {
-		t.Errorf("%q", files)
+		t.Errorf("got %q", files)
 	}
 	for _, name := range files {
 		w.edit(name)

@@ -65,7 +65,7 @@ func TestAgain(t *testing.T) {
 		t.Helper()
 		err := l.name(id, ref)
 		if _, refused := errors.AsType[*events.InvalidError](err); refused != want || !want && err != nil {
-			t.Errorf("%s: %v", id, err)
+			t.Errorf("%s: got the error %v", id, err)
 		}
 	}
 	must(true, "sixth", large)

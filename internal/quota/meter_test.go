@@ -103,7 +103,7 @@ func TestRefusal(t *testing.T) {
 	err := tryPut(t, l, doc("c"), written("ann", 1))
 	refused, ok := errors.AsType[*log.QuotaError](err)
 	if !ok || *refused != (log.QuotaError{Scope: "owner:ann", Meter: "live", Limit: 100, Have: 100, Want: 101}) {
-		t.Fatalf("%v", err)
+		t.Fatalf("got the error %v", err)
 	}
 	if _, err := l.Last(t.Context(), doc("c")); !errors.Is(err, log.ErrNotFound) {
 		t.Errorf("the head of the refused document: %v", err)
@@ -138,7 +138,7 @@ func TestScopes(t *testing.T) {
 	for scope, fits := range map[string]bool{"store": true, "owner:ann": true, "owner:": true, "owner:a b": true, "kind:doc": true, "": false, "Store": false,
 		"kind:": false, "kind:session": false, "kind:blob": false, "kind:unit": false, "kind:a b": false, "owner:\xff": false} {
 		if err := CheckScope(scope); (err == nil) != fits {
-			t.Errorf("%q: %v", scope, err)
+			t.Errorf("%q: got the error %v", scope, err)
 		}
 	}
 	for scope, kind := range map[string]string{"store": "note", "owner:": "note", "kind:note": "note"} {
@@ -289,7 +289,7 @@ func TestShared(t *testing.T) {
 	}
 	for _, u := range anew {
 		if u.Limit > 0 && u.Bytes > u.Limit {
-			t.Errorf("%+v", u)
+			t.Errorf("got %+v", u)
 		}
 	}
 }
@@ -555,7 +555,7 @@ func TestFile(t *testing.T) {
 		}
 		time.Sleep(2 * fresh)
 		if err := tryPut(t, l, doc("a"), written("", 1)); err == nil || errors.Is(err, log.ErrNewer) != newer {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: got the error %v", text, err)
 		}
 		put(t, l, events.Session("", "s"), events.Event{Source: "urn:test", Type: "com.example.x"})
 	}
@@ -592,6 +592,6 @@ func TestLimitsAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	if have, err := Load(dir); err != nil || len(have) != 8 {
-		t.Errorf("%v, %v", have, err)
+		t.Errorf("got %v, error %v", have, err)
 	}
 }

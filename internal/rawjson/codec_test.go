@@ -298,6 +298,6 @@ func TestRawIsVerbatim(t *testing.T) {
 	}
 	out, err := Marshal(x)
 	if err != nil || string(out) != `{"v":`+string(x.V)+`}` {
-		t.Errorf("%s, %v", out, err)
+		t.Errorf("got %s, error %v", out, err)
 	}
 }

@@ -128,7 +128,7 @@ func TestUnmarshalStartsAnew(t *testing.T) {
 func TestUnmarshalMinusZero(t *testing.T) {
 	i := 1
 	if err := Unmarshal([]byte("-0"), &i); err != nil || i != 0 {
-		t.Errorf("%d, %v", i, err)
+		t.Errorf("got %d, error %v", i, err)
 	}
 	mustField(t, Unmarshal([]byte("-0"), new(uint)), "-0 is out of range for uint")
 }

@@ -178,7 +178,7 @@ func TestAppendArray(t *testing.T) {
 		`x[{"a": 1, "a":2},"\ud800"]`: {json.RawMessage(`{"a": 1, "a":2}`), json.RawMessage(`"\ud800"`)},
 	} {
 		if have := string(AppendArray([]byte("x"), elems)); have != want {
-			t.Errorf("%s, want %s", have, want)
+			t.Errorf("got %s, want %s", have, want)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func TestLocateElsewhere(t *testing.T) {
 		"/1/0": `"/1/0": there is neither`, "/0/a/7/b": `"/0/a/7": the array is shorter`, "/0/~": "tilde", "/0/~2": "tilde", "/2/0": "shorter", "/": "no index",
 	} {
 		if _, _, err := Locate([]byte(text), pointer); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", pointer, err, want)
+			t.Errorf("%q: got %v, want %s", pointer, err, want)
 		}
 	}
 	for _, bad := range []string{"", "{", `{"a":1,"a":2}`, "[1,]"} {

@@ -197,14 +197,14 @@ assistant: 5`,
 			got = append(got, line.Role+": "+line.Text)
 		}
 		if strings.Join(got, "\n") != want {
-			t.Errorf("%s:\n%s\nwant\n%s", raw, strings.Join(got, "\n"), want)
+			t.Errorf("%s: got\n%s\nwant\n%s", raw, strings.Join(got, "\n"), want)
 		}
 	}
 	if lines := render.Turn(projector.Turn{Bytes: make([]byte, 2048)}); len(lines) != 1 || lines[0].Text != "2.0 KB, not JSON" {
-		t.Errorf("%v", lines)
+		t.Errorf("got %v", lines)
 	}
 	if lines := render.Turn(projector.Turn{Bytes: []byte("two gulls")}); len(lines) != 1 || lines[0] != (render.Line{Role: "text", Text: "two gulls"}) {
-		t.Errorf("%v", lines)
+		t.Errorf("got %v", lines)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestCalls(t *testing.T) {
 			got = append(got, line.Role+": "+line.Text)
 		}
 		if strings.Join(got, "\n") != turn.want {
-			t.Errorf("%s:\n%s\nwant\n%s", turn.raw, strings.Join(got, "\n"), turn.want)
+			t.Errorf("%s: got\n%s\nwant\n%s", turn.raw, strings.Join(got, "\n"), turn.want)
 		}
 	}
 }
@@ -240,7 +240,7 @@ func TestText(t *testing.T) {
 		`{"role":"user","content":"data:image/png;base64,` + png + `"}`: "user|",
 	} {
 		if said := render.Said(projector.Turn{Raw: events.Raw(raw)}); said.Roles+"|"+said.Text != want {
-			t.Errorf("%s:\n%q\nwant\n%q", raw, said.Roles+"|"+said.Text, want)
+			t.Errorf("%s: got\n%q\nwant\n%q", raw, said.Roles+"|"+said.Text, want)
 		}
 	}
 }
@@ -252,7 +252,7 @@ func TestSummaryPassesOverThoughts(t *testing.T) {
 		`{"role":"assistant","content":[{"type":"thinking","thinking":"hm"}]}`:                                            "assistant: (thinking) hm",
 	} {
 		if got := render.Summary(projector.Turn{Raw: events.Raw(raw)}, 80); got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
@@ -261,11 +261,11 @@ func TestSummary(t *testing.T) {
 	turn := projector.Turn{Raw: events.Raw(`{"input":{"role":"user","content":"a long\nquestion"},"output":[{"role":"assistant","content":"a"}]}`)}
 	for width, want := range map[int]string{80: "user: a long question (+1)", 20: "user: a long q… (+1)", 6: "… (+1)", 3: "us…", 0: ""} {
 		if got := render.Summary(turn, width); got != want {
-			t.Errorf("%d: %q, want %q", width, got, want)
+			t.Errorf("%d: got %q, want %q", width, got, want)
 		}
 	}
 	if got := render.Summary(projector.Turn{Raw: events.Raw(`{"role":"user","content":[]}`)}, 20); got != "(empty)" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q", got)
 	}
 }
 
@@ -391,19 +391,19 @@ func TestEvent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := render.Event(factOf(e), 60); got != want {
-			t.Errorf("%s: %q, want %q", e.Type, got, want)
+			t.Errorf("%s: got %q, want %q", e.Type, got, want)
 		}
 	}
 	annotated, err := events.New("urn:test", events.Session("", "s"), &events.RunAnnotated{Run: run, Note: &note})
 	if err != nil || render.Event(factOf(annotated), 60) != "panel/r" {
-		t.Errorf("%q, %v", render.Event(factOf(annotated), 60), err)
+		t.Errorf("got %q, error %v", render.Event(factOf(annotated), 60), err)
 	}
 	for want, e := range map[string]events.Event{
 		"3 B text/plain": {Type: events.TypeDocumentWritten, ContentType: "text/plain", Data: []byte("abc")},
 		"":               {Type: events.TypeTurnAppended, Data: []byte("{")},
 	} {
 		if got := render.Event(factOf(e), 60); got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func TestMessagesWithBlocks(t *testing.T) {
 			{Role: "result", Text: "error: no"}, {Role: "user", Text: `{"Other":{}}`}, {Role: "user", Text: "7"}},
 	} {
 		if have := render.Turn(projector.Turn{Raw: events.Raw(raw)}); !reflect.DeepEqual(have, want) {
-			t.Errorf("%s: %+v", raw, have)
+			t.Errorf("%s: got %+v", raw, have)
 		}
 	}
 }

@@ -15,7 +15,7 @@ func TestSaid(t *testing.T) {
 	s := Said(projector.Turn{Raw: events.Raw(turn)})
 	want := []projector.ToolUse{{Tool: "read", Call: "c1"}, {Call: "c1", Error: true}}
 	if len(s.Tools) != 2 || s.Tools[0] != want[0] || s.Tools[1] != want[1] || !strings.Contains(s.Text, "and") {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v", s)
 	}
 	if s := Said(projector.Turn{Bytes: []byte("x")}); s.Text != "" || s.Tools != nil {
 		t.Errorf("a turn of bytes has %+v", s)

@@ -32,7 +32,7 @@ func TestKnownAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := hex.EncodeToString(k.aead.Seal(nil, unhex(t, v.nonce), unhex(t, v.plain), unhex(t, v.context))); got != v.sealed {
-			t.Errorf("%s: %s, want %s", name, got, v.sealed)
+			t.Errorf("%s: got %s, want %s", name, got, v.sealed)
 		}
 	}
 }
@@ -66,11 +66,11 @@ func TestDocumentOfAnotherProgram(t *testing.T) {
 	doc := events.Document("acme", Kind, "j1/r1")
 	plain, err := mustParse(t, "k1:"+firstKey).OpenDocument(doc, []byte(content))
 	if err != nil || string(plain) != `["a clear value"]` {
-		t.Fatalf("%q, %v", plain, err)
+		t.Fatalf("got %q, error %v", plain, err)
 	}
 	box, err := ParseBox([]byte(content))
 	if err != nil || string(box.Marshal()) != content {
-		t.Fatalf("%s, %v", box.Marshal(), err)
+		t.Fatalf("got %s, error %v", box.Marshal(), err)
 	}
 	if id := mustParse(t, firstKey).Newest(); id != "158eb6165ff8" { // computed by sha256sum
 		t.Errorf("the id of a key without a name is %q", id)
@@ -121,7 +121,7 @@ func TestRotation(t *testing.T) {
 	before, both, after := mustParse(t, "old:"+firstKey), mustParse(t, "old:"+firstKey+"\nnew:"+secondKey), mustParse(t, "new:"+secondKey)
 	old, err := before.Seal([]byte("x"), "c")
 	if err != nil || old.KeyID != "old" {
-		t.Fatalf("%v, %v", old, err)
+		t.Fatalf("got %v, error %v", old, err)
 	}
 	young, err := both.Seal([]byte("x"), "c")
 	if err != nil || young.KeyID != "new" || both.Newest() != "new" || !slices.Equal(both.IDs(), []string{"old", "new"}) {
@@ -129,7 +129,7 @@ func TestRotation(t *testing.T) {
 	}
 	for _, box := range []Box{old, young} {
 		if plain, err := both.Open(box, "c"); err != nil || string(plain) != "x" {
-			t.Errorf("%q, %v", plain, err)
+			t.Errorf("got %q, error %v", plain, err)
 		}
 	}
 	if lost, ok := errors.AsType[*UnknownKeyError](second(after.Open(old, "c"))); !ok || lost.ID != "old" {
@@ -164,7 +164,7 @@ func TestRingShowsNoKey(t *testing.T) {
 			text := fmt.Sprintf(verb, v)
 			decimal := strings.Trim(fmt.Sprint(secret[8:12]), "[]")
 			if strings.Contains(text, firstKey[16:32]) || strings.Contains(text, string(secret[8:16])) || strings.Contains(text, decimal) {
-				t.Errorf("%s: %s", verb, text)
+				t.Errorf("%s: got %s", verb, text)
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func Needs(t testing.TB, there bool, what string) {
 func NotUnderRace(t testing.TB) {
 	t.Helper()
 	if race {
-		t.Skip("has no concurrency, and takes long under the race detector")
+		t.Skip("shows nothing more under the race detector, and takes long there")
 	}
 }
 

@@ -335,7 +335,7 @@ func TestHostileCopy(t *testing.T) {
 	w.pass(5 * time.Second)
 	for p, text := range w.files() {
 		if text == "evil" && !isCopy(p) {
-			t.Errorf("%s: %q", p, text)
+			t.Errorf("%s: got %q", p, text)
 		}
 	}
 }

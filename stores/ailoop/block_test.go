@@ -23,7 +23,7 @@ func TestBlocks(t *testing.T) {
 	}
 	for i, b := range asked.Blocks() {
 		if !reflect.DeepEqual(b, ailoop.Block(user[i])) {
-			t.Errorf("%#v, want %#v", b, user[i])
+			t.Errorf("got %#v, want %#v", b, user[i])
 		}
 	}
 	answered, err := ailoop.NewAssistantMessage(assistant...)
@@ -32,7 +32,7 @@ func TestBlocks(t *testing.T) {
 	}
 	for i, b := range answered.Blocks() {
 		if !reflect.DeepEqual(b, ailoop.Block(assistant[i])) {
-			t.Errorf("%#v, want %#v", b, assistant[i])
+			t.Errorf("got %#v, want %#v", b, assistant[i])
 		}
 	}
 }

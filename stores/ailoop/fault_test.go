@@ -62,11 +62,11 @@ func TestHistorySaveUnheard(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	backend.hangUp = cancel
 	if err := h.Save(ctx, talk("a", "b")); !errors.Is(err, log.ErrUnknown) {
-		t.Fatalf("%v", err)
+		t.Fatalf("got the error %v", err)
 	}
 	backend.hangUp = nil
 	if err := h.Save(t.Context(), talk("a", "c")); !errors.Is(err, log.ErrConflict) {
-		t.Errorf("%v", err)
+		t.Errorf("got the error %v", err)
 	}
 	wantSnapshot(t, mustLoad(t, h), talk("a", "b"))
 	mustSave(t, h, talk("a", "b", "c"))
@@ -104,7 +104,7 @@ func TestHistorySaveUnheardAndRewound(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	backend.hangUp = cancel
 	if err := h.Save(ctx, talk("a", "b")); !errors.Is(err, log.ErrUnknown) {
-		t.Fatalf("%v", err)
+		t.Fatalf("got the error %v", err)
 	}
 	backend.hangUp = nil
 	other := ailoop.Of(st, "c")

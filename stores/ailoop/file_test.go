@@ -87,7 +87,7 @@ func TestHistoryFile(t *testing.T) {
 	t.Run("H-04 missing file, I/O error, decode error", func(t *testing.T) {
 		for _, path := range []string{filepath.Join(t.TempDir(), "none.json"), filepath.Join(t.TempDir(), "no", "folder", "none.json")} {
 			if _, found, err := ailoop.NewFile(path).Load(t.Context()); found || err != nil {
-				t.Errorf("%v, %v", found, err)
+				t.Errorf("got %v, error %v", found, err)
 			}
 		}
 		_, found, err := ailoop.NewFile(t.TempDir()).Load(t.Context())
@@ -110,18 +110,18 @@ func TestHistoryFile(t *testing.T) {
 		}
 		mustSave(t, st, s)
 		if have, err := os.ReadFile(path); err != nil || string(have) != prettySnapshot {
-			t.Errorf("%s, %v", have, err)
+			t.Errorf("got %s, error %v", have, err)
 		}
 		mustSave(t, st, ailoop.Snapshot{})
 		if have, err := os.ReadFile(path); err != nil || string(have) != "{\n  \"version\": 1,\n  \"messages\": [],\n  \"pinned\": []\n}" {
-			t.Errorf("%s, %v", have, err)
+			t.Errorf("got %s, error %v", have, err)
 		}
 	})
 	t.Run("H-08 spelling of numbers and order of keys", func(t *testing.T) {
 		st := fileWith(t, prettySnapshot)
 		mustSave(t, st, mustLoad(t, st))
 		if have, err := os.ReadFile(st.Path()); err != nil || string(have) != prettySnapshot {
-			t.Errorf("%s, %v", have, err)
+			t.Errorf("got %s, error %v", have, err)
 		}
 		unknown := strings.Replace(prettySnapshot, "\n}", ",\n  \"tokens\": {\n    \"used\": 1.50\n  }\n}", 1)
 		unknown = strings.Replace(unknown, `"version": 1`, `"version": 1`, 1)
@@ -144,27 +144,27 @@ func TestHistoryFile(t *testing.T) {
 			s, found, err := fileWith(t, content).Load(t.Context())
 			wantFileError(t, err, ailoop.FileJSON)
 			if found || s.Len() != 0 || !strings.Contains(err.Error(), want) {
-				t.Errorf("%.20q: %v, %v", content, found, err)
+				t.Errorf("%.20q: got %v, error %v", content, found, err)
 			}
 		}
 	})
 	t.Run("H-19 errors wrap their cause", func(t *testing.T) {
 		err := ailoop.NewFile(filepath.Join(t.TempDir(), "no", "chat.json")).Save(t.Context(), talk("a"))
 		if wantFileError(t, err, ailoop.FileIO); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%v", err)
+			t.Errorf("got the error %v", err)
 		}
 		err = &ailoop.FileError{Kind: ailoop.FileIO, Err: &fs.PathError{Op: "open", Path: "x", Err: fs.ErrPermission}}
 		if !errors.Is(err, fs.ErrPermission) {
-			t.Errorf("%v", err)
+			t.Errorf("got the error %v", err)
 		}
 		_, _, err = fileWith(t, "{\n  \"version\": 1,\n  \"messages\": [],\n  \"pinned\": [tru]\n}").Load(t.Context())
 		wantFileError(t, err, ailoop.FileJSON)
 		if d, ok := errors.AsType[*ailoop.SnapshotDecodeError](err); !ok || d.Line != 4 || d.Column < 14 || d.Column > 17 {
-			t.Errorf("%+v", d)
+			t.Errorf("got the error %+v", d)
 		}
 		_, _, err = fileWith(t, strings.Replace(prettySnapshot, `"hm"`, "7", 1)).Load(t.Context())
 		if d, ok := errors.AsType[*ailoop.SnapshotDecodeError](err); !ok || d.Field != "messages[1].Assistant.blocks[0].Reasoning.text" {
-			t.Errorf("%+v", d)
+			t.Errorf("got the error %+v", d)
 		}
 	})
 }
@@ -177,7 +177,7 @@ func testFailedSave(t *testing.T) {
 	}
 	if err := st.Save(t.Context(), talk("a")); os.Geteuid() != 0 {
 		if wantFileError(t, err, ailoop.FileIO); !errors.Is(err, fs.ErrPermission) {
-			t.Errorf("%v", err)
+			t.Errorf("got the error %v", err)
 		}
 	} else if err != nil {
 		t.Errorf("%v", err)
@@ -215,19 +215,19 @@ func TestHistorySnapshot(t *testing.T) {
 	t.Run("H-06 version and lengths", func(t *testing.T) {
 		_, err := ailoop.NewSnapshot([]ailoop.Message{ailoop.UserMessage("a")}, nil)
 		if e, ok := errors.AsType[*ailoop.LengthMismatchError](err); !ok || e.Messages != 1 || e.Pinned != 0 {
-			t.Errorf("%v", err)
+			t.Errorf("got the error %v", err)
 		}
 		_, err = ailoop.ParseSnapshot([]byte(`{"version":1,"messages":[],"pinned":[true]}`))
 		if e, ok := errors.AsType[*ailoop.LengthMismatchError](err); !ok || e.Messages != 0 || e.Pinned != 1 {
-			t.Errorf("%v", err)
+			t.Errorf("got the error %v", err)
 		}
 		_, err = ailoop.ParseSnapshot([]byte(`{"version":17,"something":"else"}`))
 		if !hasError[*ailoop.SnapshotDecodeError](err) {
-			t.Errorf("%v", err)
+			t.Errorf("got the error %v", err)
 		}
 		_, err = ailoop.ParseSnapshot([]byte(`{"version":17,"messages":{},"pinned":0}`))
 		if e, ok := errors.AsType[*ailoop.UnsupportedVersionError](err); !ok || e.Have != 17 || !strings.Contains(err.Error(), "unsupported snapshot version 17 (expected 1)") {
-			t.Errorf("%v", err)
+			t.Errorf("got the error %v", err)
 		}
 	})
 	t.Run("H-07 as it is written", func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestHistorySnapshot(t *testing.T) {
 			t.Errorf("arguments that are not JSON: %s", m.Raw())
 		}
 		if m := ailoop.UserMessage("a\xffb"); m.Text() != "a\ufffdb" {
-			t.Errorf("%q", m.Text())
+			t.Errorf("got %q", m.Text())
 		}
 	})
 	t.Run("H-07 what is not of this version", func(t *testing.T) {
@@ -262,13 +262,13 @@ func TestHistorySnapshot(t *testing.T) {
 		} {
 			m, err := ailoop.ParseMessage([]byte(text))
 			if err != nil || string(m.Raw()) != text || len(m.Blocks()) != 1 {
-				t.Errorf("%s: %v", text, err)
+				t.Errorf("%s: got the error %v", text, err)
 			}
 		}
 		for _, text := range []string{``, `{}`, `{"System":{"blocks":[]}}`, `{"User":{"blocks":[]},"Assistant":{"blocks":[]}}`, `{"User":{"blocks":[{"ToolCall":{"id":"","name":"","args":1}}]}}`,
 			`{"User":{"blocks":[{"Text":"bare"}]}}`, `{"User":{"blocks":[{"Text":{"text":"\ud800"}}]}}`, `{"User":{"blocks":[{"Image":{"source":{"type":"path"}}}]}}`, `{"User":{}}`} {
 			if m, err := ailoop.ParseMessage([]byte(text)); !hasError[*ailoop.SnapshotDecodeError](err) {
-				t.Errorf("%s: %s, %v", text, m.Raw(), err)
+				t.Errorf("%s: got %s, error %v", text, m.Raw(), err)
 			}
 		}
 	})
@@ -280,12 +280,12 @@ func TestHistorySnapshot(t *testing.T) {
 		)
 		s, err := ailoop.NewSnapshot([]ailoop.Message{ailoop.UserMessage("hi"), ailoop.AssistantMessage("hello")}, []bool{true, false})
 		if err != nil || s.Version() != ailoop.SnapshotVersion || s.Message(0).Role() != ailoop.RoleUser || s.Message(1).Role() != ailoop.RoleAssistant {
-			t.Errorf("%v, %v", s, err)
+			t.Errorf("got %v, error %v", s, err)
 		}
 		var again ailoop.Snapshot
 		data, err := json.Marshal(s)
 		if err := errors.Join(err, json.Unmarshal(data, &again)); err != nil || !again.Equal(s) {
-			t.Errorf("%s, %v", data, err)
+			t.Errorf("got %s, error %v", data, err)
 		}
 	})
 	t.Run("pins of a tool's call and result", func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestHistorySnapshot(t *testing.T) {
 		s := talk("a").Append(call, result, ailoop.UserMessage("b"))
 		for _, i := range []int{1, 2} {
 			if p := s.PinWithToolResult(i).Pinned(); p[0] || !p[1] || !p[2] || p[3] {
-				t.Errorf("%v", p)
+				t.Errorf("got %v", p)
 			}
 		}
 	})

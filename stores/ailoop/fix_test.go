@@ -228,7 +228,7 @@ func conversationsAreIsolated(ctx context.Context, hs histories) error {
 	}
 	for _, id := range ids {
 		if s, found, err := hs.open(id).Load(ctx); err != nil || !found || !s.Equal(talk("in "+id)) {
-			return fmt.Errorf("%q: %v, %v", id, found, err)
+			return fmt.Errorf("%q: got %v, error %v", id, found, err)
 		}
 	}
 	return nil

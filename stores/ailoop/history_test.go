@@ -88,7 +88,7 @@ func TestHistoryStores(t *testing.T) {
 				got := mustLoad(t, h)
 				wantSnapshot(t, got, want)
 				if got.Message(1).Text() != "two" || !got.IsPinned(1) || got.IsPinned(0) || got.Version() != 1 {
-					t.Errorf("%v", got)
+					t.Errorf("got %v", got)
 				}
 			})
 		})
@@ -119,7 +119,7 @@ func TestHistoryStores(t *testing.T) {
 			for _, h := range []ailoop.HistoryStore{&limited{st: ailoop.Of(st, "limited"), err: full}, &limited{st: new(ailoop.InMemory), err: full}} {
 				err := remember(t.Context(), h, ailoop.UserMessage("hi"))
 				if have, ok := errors.AsType[*fullError](err); !ok || have != full {
-					t.Errorf("%v", err)
+					t.Errorf("got the error %v", err)
 				}
 			}
 		})
@@ -240,7 +240,7 @@ func TestHistoryLog(t *testing.T) {
 			mustSave(t, h, ailoop.Snapshot{})
 			s, err := h.Session().Load(t.Context(), "")
 			if err != nil || s.Ledger.Kind != events.KindHistory || s.Threads[events.MainThread] == nil {
-				t.Errorf("%+v, %v", s, err)
+				t.Errorf("got %+v, error %v", s, err)
 			}
 			wantSnapshot(t, mustLoad(t, ailoop.Of(st, "empty")), ailoop.Snapshot{})
 		})
@@ -251,7 +251,7 @@ func TestHistoryLog(t *testing.T) {
 			mustSave(t, h, talk("a", "b").Pin(0, true))
 			mustSave(t, ailoop.Of(st, "equal"), talk("a", "b").Pin(0, true))
 			if after := historyRecords(t, st, h.Subject()); len(after) != len(before) {
-				t.Errorf("got %d records, want more than %d", len(after), len(before))
+				t.Errorf("got %d records, want %d as before", len(after), len(before))
 			}
 		})
 		t.Run("H-08 members that are not of this version", func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestHistoryLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, _, err := ailoop.Of(st, "other").Load(t.Context()); !hasError[*tally.KindError](err) {
-				t.Errorf("%v", err)
+				t.Errorf("got the error %v", err)
 			}
 		})
 		t.Run("H-16 a turn that is no message is named", func(t *testing.T) {
@@ -285,7 +285,7 @@ func TestHistoryLog(t *testing.T) {
 			}
 			_, found, err := h.Load(t.Context())
 			if wrong, ok := errors.AsType[*ailoop.MessageError](err); !ok || wrong.Index != 1 || found {
-				t.Errorf("%v", err)
+				t.Errorf("got the error %v", err)
 			}
 		})
 	})
@@ -321,14 +321,14 @@ func testCompaction(t *testing.T, st *tally.Store) {
 	recs := historyRecords(t, st, h.Subject())
 	p, err := events.DecodeAs[events.ThreadReplaced](recs[len(recs)-1].Event)
 	if err != nil || p.Strategy != "summarize" || p.Before != 900 || p.After != 300 || p.Reason != "compact" {
-		t.Fatalf("%+v, %v", p, err)
+		t.Fatalf("got %+v, error %v", p, err)
 	}
 	if items := p.Threads[events.MainThread].Items; len(items) != 2 || items[1].Keep == nil || *items[1].Keep != [2]int{2, 5} {
 		t.Errorf("the items are %+v", items)
 	}
 	revisions, err := h.Revisions(t.Context())
 	if err != nil || len(revisions) != 2 || revisions[0].Messages != 5 || revisions[1].Kind != ailoop.Compacted || revisions[1].Messages != 4 || revisions[1].Compaction.Strategy != "summarize" {
-		t.Fatalf("%+v, %v", revisions, err)
+		t.Fatalf("got %+v, error %v", revisions, err)
 	}
 	old, found, err := h.LoadAt(t.Context(), revisions[0].Offset.String())
 	if err != nil || !found {
@@ -336,7 +336,7 @@ func testCompaction(t *testing.T, st *tally.Store) {
 	}
 	wantSnapshot(t, old, before)
 	if err := h.Compact(t.Context(), after, ailoop.CompactionReport{}); !hasError[*events.InvalidError](err) {
-		t.Errorf("%v", err)
+		t.Errorf("got the error %v", err)
 	}
 }
 
@@ -355,7 +355,7 @@ func testHistoryRewind(t *testing.T, st *tally.Store) {
 	}
 	for _, s := range []ailoop.Snapshot{talk("a", "b", "c", "d"), talk("a", "b", "c"), talk("x")} {
 		if err := h.Save(t.Context(), s); !errors.Is(err, log.ErrConflict) {
-			t.Errorf("%v", err)
+			t.Errorf("got the error %v", err)
 		}
 	}
 	wantSnapshot(t, mustLoad(t, h), talk("a", "b"))

@@ -151,7 +151,7 @@ func TestOverwrite(t *testing.T) {
 		}
 		list, err := first.Revisions(t.Context())
 		if err != nil || len(list) != 3 {
-			t.Fatalf("%v, %v", list, err)
+			t.Fatalf("got %v, error %v", list, err)
 		}
 		s, _, err := h.LoadAt(t.Context(), list[0].Offset.String())
 		must(err)

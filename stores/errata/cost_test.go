@@ -199,7 +199,7 @@ func TestPanelTokensOverflow(t *testing.T) {
 		head.Ledger.Costs = append(head.Ledger.Costs, projector.Cost{Model: "a", Tokens: events.Tokens{Input: 1 << 53}})
 	}
 	if _, err := tally.CostsOf(head); !errors.Is(err, tally.ErrOverflow) {
-		t.Errorf("%v", err)
+		t.Errorf("got the error %v", err)
 	}
 }
 
@@ -214,18 +214,18 @@ func TestPanelCheckpoint(t *testing.T) {
 		t.Run("E-25 missing, corrupt, cleared", func(t *testing.T) {
 			s := errata.Of(st, "e25")
 			if c := load(t, "e25"); c != nil {
-				t.Errorf("%+v", c)
+				t.Errorf("got %+v", c)
 			}
 			must(t, s.ClearCheckpoint(t.Context()))
 			saver := s.SaveCheckpoint("", "q", []string{"a"}, true)
 			must(t, saver.Update(t.Context(), answer("a", "half")))
 			if c := load(t, "e25"); c == nil || c.Prompt != "q" || !c.Verbose || c.Run != saver.Run() || c.Responses[0].Text != "half" {
-				t.Errorf("%+v", c)
+				t.Errorf("got %+v", c)
 			}
 			must(t, s.ClearCheckpoint(t.Context()))
 			must(t, s.ClearCheckpoint(t.Context()))
 			if c := load(t, "e25"); c != nil {
-				t.Errorf("%+v", c)
+				t.Errorf("got %+v", c)
 			}
 			head, err := s.Load(t.Context(), "")
 			must(t, err)
@@ -235,7 +235,7 @@ func TestPanelCheckpoint(t *testing.T) {
 			must(t, err)
 			_, err = s.LoadCheckpoint(t.Context())
 			if bad, ok := errors.AsType[*errata.CheckpointError](err); !ok || bad.Offset == 0 {
-				t.Errorf("%v", err)
+				t.Errorf("got the error %v", err)
 			}
 		})
 		t.Run("E-26 the order of the panel, also of concurrent updates", func(t *testing.T) {
@@ -275,7 +275,7 @@ func TestPanelCheckpoint(t *testing.T) {
 			c := load(t, "e27")
 			wantEqual(t, "remaining", c.Remaining(), []string{"timeout", "interrupted", "error", "partial", "silent"})
 			if done := c.Completed(); len(done) != 2 || done[1].Steps != 9 || done[1].StopReason != errata.StopMaxSteps {
-				t.Errorf("%+v", done)
+				t.Errorf("got %+v", done)
 			}
 			resumed := errata.Of(st, "e27").Resume(c)
 			var fresh []errata.Response
@@ -284,15 +284,15 @@ func TestPanelCheckpoint(t *testing.T) {
 				must(t, resumed.Finish(t.Context(), fresh[len(fresh)-1]))
 			}
 			if c := load(t, "e27"); len(c.Remaining()) != 0 {
-				t.Errorf("%+v", c.Remaining())
+				t.Errorf("got %+v", c.Remaining())
 			}
 			merged := c.Merge(fresh)
 			if len(merged) != len(panel) || merged[0].Text != "D" || merged[1].Text != "again" {
-				t.Errorf("%+v", merged)
+				t.Errorf("got %+v", merged)
 			}
 			must(t, resumed.End(t.Context(), merged))
 			if c := load(t, "e27"); c != nil {
-				t.Errorf("%+v", c)
+				t.Errorf("got %+v", c)
 			}
 			must(t, resumed.End(t.Context(), []errata.Response{{ModelID: "done", Interrupted: true}}))
 			if c := load(t, "e27"); c == nil || len(c.Responses) != 1 {

@@ -82,11 +82,11 @@ func TestPanelOriginalModel(t *testing.T) {
 		wantEqual(t, name+": total", need(s.TotalCost(ctx)), events.Amount("0.75"))
 		m := need(s.Metadata(ctx))
 		if len(m.Runs) != 3 || m.Runs[1].Note != "[rewound]" || m.Runs[2].Type != "rewind" || m.Runs[2].PromptHash != m.Runs[1].PromptHash || m.PromptCount != 2 {
-			t.Errorf("%s: %+v", name, m)
+			t.Errorf("%s: got %+v", name, m)
 		}
 		must(t, s.RecordSelection(ctx, errata.SelectionParams{})) // the original annotates the marker, tally the run before it: neither wins
 		if stats := sys.stats("s"); stats["a"].Participations != 1 || stats["a"].Wins != 0 {
-			t.Errorf("%s: %+v", name, stats)
+			t.Errorf("%s: got %+v", name, stats)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func TestPanelHistories(t *testing.T) {
 			wantEqual(t, "histories", mustHistories(t, again), map[string][]errata.Turn{"a": turns("q", "A"), "b": turns("q", "B")})
 			m, err := again.Metadata(t.Context())
 			if err != nil || len(m.Runs) != 1 || m.FirstPrompt != "q" {
-				t.Errorf("%+v, %v", m, err)
+				t.Errorf("got %+v, error %v", m, err)
 			}
 		})
 		t.Run("E-03 append gives the lengths before, for every panel member", func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestPanelHistories(t *testing.T) {
 			wantEqual(t, "histories", mustHistories(t, s), map[string][]errata.Turn{"a": turns("q", "0"), "b": turns("q", "0", "q", "1", "q", "2")})
 			must(t, s.TruncateHistories(t.Context(), map[string]int{"a": 0}))
 			if h := mustHistories(t, s); h["a"] != nil || len(h) != 1 {
-				t.Errorf("%v", h)
+				t.Errorf("got %v", h)
 			}
 			err := s.TruncateHistories(t.Context(), map[string]int{"b": -1})
 			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
@@ -140,7 +140,7 @@ func TestPanelHistories(t *testing.T) {
 			must(t, s.ClearHistories(t.Context()))
 			c, err := s.Content(t.Context())
 			if err != nil || c.Histories != nil || len(c.Runs) != 1 {
-				t.Errorf("%+v, %v", c, err)
+				t.Errorf("got %+v, error %v", c, err)
 			}
 		})
 		t.Run("E-42 what is returned is the caller's own", func(t *testing.T) {
@@ -159,12 +159,12 @@ func TestPanelHistories(t *testing.T) {
 			must(t, s.SaveInitialMeta(t.Context(), meta))
 			m, err := s.Metadata(t.Context())
 			if err != nil || !m.CreatedAt.Equal(at) || m.CreatedAt.Format(time.RFC3339Nano) != at.Format(time.RFC3339Nano) {
-				t.Errorf("%+v, %v", m, err)
+				t.Errorf("got %+v, error %v", m, err)
 			}
 			wantEqual(t, "models", m.Models, panel)
 			id, err := errata.Resolve(t.Context(), st, "e44")
 			if id != "e44" || err != nil {
-				t.Errorf("%q, %v", id, err)
+				t.Errorf("got %q, error %v", id, err)
 			}
 		})
 	})
@@ -184,7 +184,7 @@ func TestPanelLate(t *testing.T) {
 		must(t, err)
 		late := mustAppendHistories(t, producer, panel, []errata.Response{answer("a", "too late")}, "q2")
 		if !late.Ack.Stale {
-			t.Errorf("%+v", late)
+			t.Errorf("got %+v", late)
 		}
 		ref, err := producer.PersistRunState(t.Context(), errata.Run{Prompt: "q2", Responses: []errata.Response{answer("a", "too late")}})
 		must(t, err)
@@ -199,7 +199,7 @@ func TestPanelLate(t *testing.T) {
 		}
 		costs, err := ui.Costs(t.Context())
 		if err != nil || costs.Spent.Total.USD != "0.5" || costs.OnBranch.Total.USD != "0" {
-			t.Errorf("%+v, %v", costs, err)
+			t.Errorf("got %+v, error %v", costs, err)
 		}
 		mustHistories(t, producer)
 		if a := mustAppendHistories(t, producer, panel, []errata.Response{answer("a", "now")}, "q3"); a.Ack.Stale {

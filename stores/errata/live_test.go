@@ -85,7 +85,7 @@ func TestBoundFiles(t *testing.T) {
 		m, err := e.Metadata(ctx)
 		must(t, err)
 		if m.PromptCount != 1 || len(m.Runs) != 1 || m.FirstPrompt != "before" {
-			t.Errorf("%+v", m)
+			t.Errorf("got %+v", m)
 		}
 		wantEqual(t, "histories", need(e.Histories(ctx)), map[string][]errata.Turn{"a": turns("before", "A")})
 		wantEqual(t, "prompts", need(e.PromptHistory(ctx)), []string{"before", "first"})
@@ -100,12 +100,12 @@ func TestBoundFiles(t *testing.T) {
 		var meta errata.Metadata
 		must(t, json.Unmarshal([]byte(b.read("sessions/ses_old/session_metadata.json")), &meta))
 		if meta.PromptCount != 2 || len(meta.Runs) != 2 || meta.LastPrompt != "q" || meta.Runs[1].Note != "Applied: f" || meta.Runs[1].Selected != "a" {
-			t.Errorf("%+v", meta)
+			t.Errorf("got %+v", meta)
 		}
 		var content errata.Content
 		must(t, json.Unmarshal([]byte(b.read("sessions/ses_old/session_content.json")), &content))
 		if len(content.Runs) != 2 || content.Runs[1].Prompt != "q" || len(content.Histories["a"]) != 4 {
-			t.Errorf("%+v", content)
+			t.Errorf("got %+v", content)
 		}
 		b.equalsExport()
 		b.end()
@@ -120,7 +120,7 @@ func TestBoundFiles(t *testing.T) {
 		b.open()
 		e = newErrata(t, b.Store, optionsIn(b.data, "ses_old"))
 		if m := need(e.Metadata(ctx)); m.PromptCount != 3 || len(m.Runs) != 3 || m.Runs[2].PromptPreview != "offline" || m.Runs[1].Note != "Applied: f" {
-			t.Errorf("%+v", m)
+			t.Errorf("got %+v", m)
 		}
 		wantEqual(t, "prompts", need(e.PromptHistory(ctx)), []string{"offline", "q", "before", "first"})
 		b.equalsExport()
@@ -154,7 +154,7 @@ func TestBoundFiles(t *testing.T) {
 			need(e.RecordPrompt(ctx, fmt.Sprint("p", i)))
 		}
 		if got := b.read("prompt_history.jsonl"); got != "\"p0\"\n\"p1\"\n\"p2\"\n" {
-			t.Errorf("%q", got)
+			t.Errorf("got %q", got)
 		}
 		f, err := os.OpenFile(filepath.Join(b.data, "prompt_history.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
 		must(t, err)
@@ -164,7 +164,7 @@ func TestBoundFiles(t *testing.T) {
 		wantEqual(t, "prompts", need(three.PromptHistory(ctx)), []string{"by hand", "p2", "p1", "p0"})
 		need(three.RecordPrompt(ctx, "p3"))
 		if got := b.read("prompt_history.jsonl"); got != "\"p0\"\n\"p1\"\n\"p2\"\n\"by hand\"\n\"p3\"\n" {
-			t.Errorf("%q", got)
+			t.Errorf("got %q", got)
 		}
 	})
 	t.Run("E-43 paths of two data folders, or that are no files of one", func(t *testing.T) {
@@ -180,11 +180,11 @@ func TestBoundFiles(t *testing.T) {
 			change(&o)
 			_, err := errata.New(ctx, b.Store, o)
 			if invalid, ok := errors.AsType[*events.InvalidError](err); !ok || invalid.Field != field {
-				t.Errorf("%s: %v", field, err)
+				t.Errorf("%s: got the error %v", field, err)
 			}
 		}
 		if _, err := os.Stat(b.data); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%v", err)
+			t.Errorf("got the error %v", err)
 		}
 	})
 	t.Run("E-43 a store that keeps no trees has the paths for names", func(t *testing.T) {
@@ -193,13 +193,13 @@ func TestBoundFiles(t *testing.T) {
 		e := newErrata(t, st, optionsIn(b.data, "ses_1"))
 		must(t, e.SaveInitialMeta(ctx))
 		if _, err := os.Stat(b.data); !errors.Is(err, fs.ErrNotExist) || filepath.Dir(e.SessionsDir()) != b.data {
-			t.Errorf("%v", err)
+			t.Errorf("got the error %v", err)
 		}
 		if err := st.KeepFiles(ctx, "errata", b.data); !errors.Is(err, tally.ErrNoTrees) {
-			t.Errorf("%v", err)
+			t.Errorf("got the error %v", err)
 		}
 		if err := b.KeepFiles(ctx, "other", b.data); !errors.Is(err, tally.ErrNoTrees) {
-			t.Errorf("%v", err)
+			t.Errorf("got the error %v", err)
 		}
 	})
 }

@@ -41,7 +41,7 @@ func TestPanelRecipes(t *testing.T) {
 			e.BaseRecipe().Tools.Allowlist[0] = "changed"
 			wantEqual(t, "base", e.BaseRecipe(), mustParse(t, recipeText))
 			if r, err := e.SessionRecipe(ctx); r != nil || err != nil {
-				t.Errorf("%+v, %v", r, err)
+				t.Errorf("got %+v, error %v", r, err)
 			}
 			active, err := e.ActiveRecipe(ctx)
 			must(t, err)
@@ -54,17 +54,17 @@ func TestPanelRecipes(t *testing.T) {
 			wantEqual(t, "active", active, other)
 			must(t, e.SetSessionRecipe(ctx, nil))
 			if r, err := e.SessionRecipe(ctx); r != nil || err != nil {
-				t.Errorf("%+v, %v", r, err)
+				t.Errorf("got %+v, error %v", r, err)
 			}
 		})
 		t.Run("E-29 hashes", func(t *testing.T) {
 			r := mustParse(t, recipeText)
 			e := newErrata(t, st, errata.Options{SessionID: "e29", Recipe: r})
 			if hash, err := e.RecipeHash(ctx); hash != "" || err != nil {
-				t.Errorf("put without a store: hash %q, error %v", hash, err)
+				t.Errorf("the hash without a store is %q, error %v", hash, err)
 			}
 			if hash, err := newErrata(t, st, errata.Options{SessionID: "e29", RecipeStore: errata.RecipesOf(st)}).RecipeHash(ctx); hash != "" || err != nil {
-				t.Errorf("put without a recipe: hash %q, error %v", hash, err)
+				t.Errorf("the hash without a recipe is %q, error %v", hash, err)
 			}
 			e = newErrata(t, st, errata.Options{SessionID: "e29", Recipe: r, RecipeStore: errata.RecipesOf(st)})
 			hash, err := e.RecipeHash(ctx)

@@ -51,7 +51,7 @@ func TestPanelRewind(t *testing.T) {
 		t.Run("E-15 nothing to rewind", func(t *testing.T) {
 			_, err := errata.Of(st, "e15").Rewind(t.Context(), errata.WorkTree{})
 			if !errors.Is(err, errata.ErrNothingToRewind) || err.Error() != "nothing to rewind" {
-				t.Errorf("%v", err)
+				t.Errorf("got the error %v", err)
 			}
 		})
 		t.Run("E-16 E-18 N pushes allow N rewinds in reverse order", func(t *testing.T) {
@@ -79,10 +79,10 @@ func TestPanelRewind(t *testing.T) {
 			must(t, s.UpdateLastRunNote(t.Context(), "Applied: x"))
 			r := mustRewind(t, s, errata.WorkTree{})
 			if r.FeedIndex != 7 || r.Note != "[rewound] Applied: x" || r.FileMsg != "" || r.Run != second {
-				t.Errorf("%+v", r)
+				t.Errorf("got %+v", r)
 			}
 			if r = mustRewind(t, s, errata.WorkTree{}); r.FeedIndex != -1 || r.Note != "[rewound]" || r.Run != first {
-				t.Errorf("%+v", r)
+				t.Errorf("got %+v", r)
 			}
 			m, err := s.Metadata(t.Context())
 			must(t, err)
@@ -92,7 +92,7 @@ func TestPanelRewind(t *testing.T) {
 			}
 			wantEqual(t, "markers", marked, []string{"rewind " + second, "rewind " + first})
 			if m.Runs[1].Note != "[rewound] Applied: x" || m.Runs[2].PromptHash != m.Runs[1].PromptHash {
-				t.Errorf("%+v", m.Runs)
+				t.Errorf("got %+v", m.Runs)
 			}
 		})
 		t.Run("E-19 one marker for an entry, and one for a run without", func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestPanelRewind(t *testing.T) {
 			mustAppendHistories(t, s, []string{"a", "b"}, responses, "two") // no entry is pushed
 			second := mustPersist(t, s, errata.Run{Prompt: "two", Responses: responses})
 			if r := mustRewind(t, s, errata.WorkTree{}); r.Run != first || r.Note != "[rewound]" {
-				t.Errorf("%+v", r)
+				t.Errorf("got %+v", r)
 			}
 			// The first run's entry goes back to before both. Each withdrawn run has one marker, the newest first, as
 			// after two rewinds of the original.
@@ -144,18 +144,18 @@ func TestPanelRewind(t *testing.T) {
 			m, err := s.Metadata(t.Context())
 			must(t, err)
 			if m.PromptCount != 2 || m.FirstPrompt != "q1" || m.LastPrompt != "q2" {
-				t.Errorf("%+v", m)
+				t.Errorf("got %+v", m)
 			}
 			if run := m.Runs[1]; run.Selected != "a" || run.Rating != "good" || run.Note != "[rewound] note" {
-				t.Errorf("%+v", run)
+				t.Errorf("got %+v", run)
 			}
 			prompts, err := errata.PromptsOf(st).List(t.Context())
 			if err != nil || prompts[0] != "q2" {
-				t.Errorf("%v, %v", prompts, err)
+				t.Errorf("got %v, error %v", prompts, err)
 			}
 			recipe, err := s.SessionRecipe(t.Context())
 			if err != nil || recipe == nil || recipe.Name != "r" {
-				t.Errorf("%v, %v", recipe, err)
+				t.Errorf("got %v, error %v", recipe, err)
 			}
 			tools, err := s.LastActiveTools(t.Context())
 			must(t, err)
@@ -230,19 +230,19 @@ func TestPanelRewind(t *testing.T) {
 			plan, err := s.PlanRewindSteps(t.Context(), errata.WorkTree{}, 3)
 			must(t, err)
 			if len(plan.Leaves) != 12 || len(plan.Returns) != 0 || len(plan.Entries) != 3 || stackLen(t, s) != 3 {
-				t.Errorf("%+v", plan)
+				t.Errorf("got %+v", plan)
 			}
 			if _, err := s.RewindSteps(t.Context(), errata.WorkTree{}, 4); !errors.Is(err, errata.ErrNothingToRewind) {
 				t.Error(err)
 			}
 			r, err := s.RewindSteps(t.Context(), errata.WorkTree{}, 3)
 			if err != nil || r.FeedIndex != 0 {
-				t.Errorf("%+v, %v", r, err)
+				t.Errorf("got %+v, error %v", r, err)
 			}
 			wantEqual(t, "histories", mustHistories(t, s), first)
 			m, err := s.Metadata(t.Context())
 			if err != nil || len(m.Runs) != 6 || m.Runs[3].PromptHash != m.Runs[2].PromptHash || m.Runs[5].PromptHash != m.Runs[0].PromptHash {
-				t.Errorf("%+v, %v", m.Runs, err)
+				t.Errorf("got %+v, error %v", m.Runs, err)
 			}
 		})
 	})
@@ -303,12 +303,12 @@ func TestPanelRewindFiles(t *testing.T) {
 			must(t, s.PushFileSnapshots(t.Context(), w, nil)) // changes nothing
 			plan, err := s.PlanRewindSteps(t.Context(), w, 1)
 			if err != nil || len(plan.Files) != 4 {
-				t.Fatalf("%+v, %v", plan, err)
+				t.Fatalf("got %+v, error %v", plan, err)
 			}
 			wantEqual(t, "tree after a dry run", readTree(t, dir), after)
 			r := mustRewind(t, s, w)
 			if r.FileMsg != "" || len(r.Files) != 4 {
-				t.Errorf("%+v", r)
+				t.Errorf("got %+v", r)
 			}
 			wantEqual(t, "tree", readTree(t, dir), before)
 			_, err = s.UndoRewind(t.Context(), w)
@@ -326,7 +326,7 @@ func TestPanelRewindFiles(t *testing.T) {
 			must(t, os.Mkdir(filepath.Join(dir, "a"), 0o755))
 			r := mustRewind(t, s, errata.WorkTree{Dir: dir})
 			if !strings.HasPrefix(r.FileMsg, " (file restore warning: a: ") {
-				t.Errorf("%q", r.FileMsg)
+				t.Errorf("got %q", r.FileMsg)
 			}
 			wantEqual(t, "tree", readTree(t, dir), map[string]string{"b": "-rw-r--r-- old b"})
 			if n := stackLen(t, s); n != 0 {
@@ -342,7 +342,7 @@ func TestPanelRewindFiles(t *testing.T) {
 			after := readTree(t, dir)
 			r, err := s.RewindSteps(t.Context(), errata.WorkTree{Dir: dir}, 2)
 			if err != nil || r.FileMsg != "" {
-				t.Errorf("%+v, %v", r, err)
+				t.Errorf("got %+v, error %v", r, err)
 			}
 			wantEqual(t, "tree", readTree(t, dir), before)
 			_, err = s.UndoRewind(t.Context(), errata.WorkTree{Dir: dir})
@@ -361,7 +361,7 @@ func TestPanelRewindKeepsChanges(t *testing.T) {
 	writeTree(t, dir, map[string]string{"a": "edited by hand"})
 	plan, err := s.PlanRewindSteps(t.Context(), errata.WorkTree{Dir: dir}, 1)
 	if err != nil || !plan.Files[0].Changed {
-		t.Errorf("%+v, %v", plan, err)
+		t.Errorf("got %+v, error %v", plan, err)
 	}
 	var told string
 	r := mustRewind(t, s, errata.WorkTree{Dir: dir, Report: func(path, kept string) {
@@ -387,7 +387,7 @@ func TestPanelRewindRepeated(t *testing.T) {
 	writeTree(t, dir, map[string]string{"a": "old"}) // restored the file, and died
 	r := mustRewind(t, s, errata.WorkTree{Dir: dir})
 	if r.FileMsg != "" {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v", r)
 	}
 	wantEqual(t, "tree", readTree(t, dir), map[string]string{"a": "-rw-r--r-- old"})
 	_, err := s.UndoRewind(t.Context(), errata.WorkTree{Dir: dir})
@@ -415,7 +415,7 @@ func TestPanelRewindStaysInside(t *testing.T) {
 	r := mustRewind(t, s, errata.WorkTree{Dir: dir})
 	for _, f := range r.Files[:4] {
 		if f.Action != "failed" {
-			t.Errorf("%+v", f)
+			t.Errorf("got %+v", f)
 		}
 	}
 	wantEqual(t, "outside", readTree(t, outside), map[string]string{"secret": "-rw-r--r-- untouched"})
@@ -424,11 +424,11 @@ func TestPanelRewindStaysInside(t *testing.T) {
 		t.Error("a snapshot of a file outside the working tree was accepted")
 	}
 	if snaps, err := errata.SnapshotFiles(dir, []errata.FileWrite{{Path: "none", Delete: true}, {Path: "new"}}); err != nil || len(snaps) != 1 || !snaps[0].DidNotExist {
-		t.Errorf("%+v, %v", snaps, err)
+		t.Errorf("got %+v, error %v", snaps, err)
 	}
 	r = mustRewind(t, s, errata.WorkTree{}) // the first entry: without files, no tree is needed
 	if r.FileMsg != "" {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v", r)
 	}
 }
 
@@ -457,7 +457,7 @@ func TestPanelMoveStack(t *testing.T) {
 		must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.5"})) // does not conflict
 		result, err := s.MoveStack(t.Context(), w, plan)
 		if err != nil || result.Ack.Last == 0 || len(mustHistories(t, s)) != 0 {
-			t.Errorf("%+v, %v", result, err)
+			t.Errorf("got %+v, error %v", result, err)
 		}
 		wantEqual(t, "tree", readTree(t, dir), map[string]string{"a.txt": "-rw-r--r-- before"})
 

@@ -59,7 +59,7 @@ func TestPanelRuns(t *testing.T) {
 
 			sum := m.Runs[0]
 			if m.PromptCount != 1 || m.FirstPrompt != strings.Repeat("ü", 119)+"<" || m.LastPrompt != m.FirstPrompt || len(sum.PromptHash) != 67 || !strings.HasPrefix(sum.PromptHash, "ph_") {
-				t.Errorf("%+v", m)
+				t.Errorf("got %+v", m)
 			}
 			sum.PromptHash = "ph_"
 			const want = `{"timestamp":"2026-03-01T10:00:00.12+02:00","prompt_hash":"ph_","prompt_preview":"PREVIEW","models":["a","b"],"latencies_ms":{"a":12,"b":0},` +
@@ -67,7 +67,7 @@ func TestPanelRuns(t *testing.T) {
 			wantEqual(t, "summary", toJSON(t, sum), strings.Replace(want, "PREVIEW", strings.Repeat("ü", 60), 1))
 			mustPersist(t, s, errata.Run{Prompt: "x" + strings.Repeat("ü", 60)})
 			if m = mustMetadata(t, s); m.PromptCount != 2 || !strings.HasPrefix(m.FirstPrompt, "ü") || m.Runs[1].PromptPreview != "x"+strings.Repeat("ü", 59)+"\ufffd" {
-				t.Errorf("%+v", m)
+				t.Errorf("got %+v", m)
 			}
 		})
 		t.Run("E-12 the content", func(t *testing.T) {
@@ -106,10 +106,10 @@ func TestPanelRuns(t *testing.T) {
 			must(t, s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "a"}))
 			m := mustMetadata(t, s)
 			if r := m.Runs[0]; r.Note != "" || r.Selected != "" {
-				t.Errorf("%+v", r)
+				t.Errorf("got %+v", r)
 			}
 			if r := m.Runs[1]; r.Note != "n2" || r.Selected != "a" || len(r.AppliedFiles) != 1 {
-				t.Errorf("%+v", r)
+				t.Errorf("got %+v", r)
 			}
 			err := s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "c"})
 			if u, ok := errors.AsType[*errata.UnknownModelError](err); !ok || u.Model != "c" {
@@ -144,7 +144,7 @@ func TestPanelRuns(t *testing.T) {
 			}
 			m := mustMetadata(t, s)
 			if r := m.Runs[3]; r.Selected != "" || r.Rating != "bad" {
-				t.Errorf("%+v", r)
+				t.Errorf("got %+v", r)
 			}
 			stats, err := errata.StatsOf(t.Context(), st, errata.Filter{Session: "e14"})
 			must(t, err)
@@ -162,7 +162,7 @@ func TestPanelRuns(t *testing.T) {
 			mustPersist(t, s, errata.Run{ID: id, Prompt: "1", Responses: []errata.Response{answer("a", "new")}})
 			c, err := s.Content(t.Context())
 			if err != nil || len(c.Runs) != 2 || c.Runs[0].Models[0].Text != "new" {
-				t.Errorf("%+v, %v", c, err)
+				t.Errorf("got %+v, error %v", c, err)
 			}
 		})
 		t.Run("E-35 metadata and content stay side by side", func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestPanelRuns(t *testing.T) {
 			must(t, err)
 			text := toJSON(t, m.Redacted()) + toJSON(t, c.Redacted())
 			if strings.Contains(text, "SECRET") || !strings.Contains(text, `"selected":"a"`) || !strings.Contains(text, `"stop_reason":"complete"`) {
-				t.Errorf("%s", text)
+				t.Errorf("got %s", text)
 			}
 			if full := toJSON(t, m) + toJSON(t, c); strings.Count(full, "SECRET") != 11 {
 				t.Errorf("the fork's source changed: %s", full)
@@ -228,7 +228,7 @@ func TestPanelRuns(t *testing.T) {
 				"overflow": {ModelID: "a", OutputTokens: 1 << 62}, "infinite": {ModelID: "a", CostUSD: 1 / zero}} {
 				_, err := s.PersistRunState(t.Context(), errata.Run{Responses: []errata.Response{r}})
 				if _, ok := errors.AsType[*events.InvalidError](err); !ok {
-					t.Errorf("%s: %v", name, err)
+					t.Errorf("%s: got the error %v", name, err)
 				}
 			}
 		})
@@ -239,7 +239,7 @@ func TestPanelListing(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("E-32 list, latest, prefix", func(t *testing.T) {
 			if _, err := errata.Latest(t.Context(), st); err == nil || !errors.Is(err, tally.ErrNotFound) || !strings.HasPrefix(err.Error(), "no sessions found") {
-				t.Errorf("%v", err)
+				t.Errorf("got the error %v", err)
 			}
 			at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			for i, id := range []string{"ses_ab1", "ses_ab2", "ses_b", "ses_ab"} {
@@ -249,10 +249,10 @@ func TestPanelListing(t *testing.T) {
 			must(t, err)
 			list, err := errata.List(t.Context(), st)
 			if err != nil || len(list) != 4 || list[0].ID != "ses_b" || list[1].ID != "ses_ab2" {
-				t.Errorf("%+v, %v", list, err)
+				t.Errorf("got %+v, error %v", list, err)
 			}
 			if id, err := errata.Latest(t.Context(), st); id != "ses_b" || err != nil {
-				t.Errorf("%q, %v", id, err)
+				t.Errorf("got %q, error %v", id, err)
 			}
 			for prefix, want := range map[string]string{"ses_ab": "ses_ab", "ses_ab2": "ses_ab2", "ses_b": "ses_b", "ses_ab1": "ses_ab1"} {
 				if id, err := errata.Resolve(t.Context(), st, prefix); id != want || err != nil {
@@ -261,10 +261,10 @@ func TestPanelListing(t *testing.T) {
 			}
 			_, err = errata.Resolve(t.Context(), st, "ses_")
 			if a, ok := errors.AsType[*errata.AmbiguousError](err); !ok || len(a.Matches) != 4 || errors.Is(err, tally.ErrNotFound) {
-				t.Errorf("%v", err)
+				t.Errorf("got the error %v", err)
 			}
 			if _, err = errata.Resolve(t.Context(), st, "none"); !errors.Is(err, tally.ErrNotFound) {
-				t.Errorf("%v", err)
+				t.Errorf("got the error %v", err)
 			}
 		})
 		t.Run("E-33 stats leave rewound runs out by identity", func(t *testing.T) {
@@ -277,11 +277,11 @@ func TestPanelListing(t *testing.T) {
 			stats, err := errata.StatsOf(t.Context(), st, errata.Filter{Session: "e33"})
 			must(t, err)
 			if a, b := stats["a"], stats["b"]; a.Participations != 1 || a.Wins != 0 || b.Wins != 1 {
-				t.Errorf("%+v", stats)
+				t.Errorf("got %+v", stats)
 			}
 			all, err := errata.StatsOf(t.Context(), st, errata.Filter{ConfigHash: "none"})
 			if err != nil || len(all) != 0 {
-				t.Errorf("%+v, %v", all, err)
+				t.Errorf("got %+v, error %v", all, err)
 			}
 		})
 		t.Run("E-33 of imported markers, by counting prompts", func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestPanelListing(t *testing.T) {
 			mustPersist(t, s, run)
 			stats, err := errata.StatsOf(t.Context(), st, errata.Filter{Session: "imported"})
 			if err != nil || stats["a"].Participations != 1 {
-				t.Errorf("%+v, %v", stats, err)
+				t.Errorf("got %+v, error %v", stats, err)
 			}
 			m = mustMetadata(t, s)
 			c, err := s.Content(t.Context())

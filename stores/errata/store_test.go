@@ -112,11 +112,11 @@ func TestErrataStore(t *testing.T) {
 			}
 			e = newErrata(t, st, o) // the program starts again
 			if n, err := e.RewindStackLen(ctx); n != 2 || err != nil {
-				t.Errorf("%d, %v", n, err)
+				t.Errorf("got %d, error %v", n, err)
 			}
 			r, err := e.Rewind(ctx)
 			if err != nil || r.FileMsg != "" || r.Note != "[rewound] Applied: f" || r.FeedIndex != 3 {
-				t.Errorf("%+v, %v", r, err)
+				t.Errorf("got %+v, error %v", r, err)
 			}
 			h, err := e.Histories(ctx)
 			must(t, err)
@@ -124,14 +124,14 @@ func TestErrataStore(t *testing.T) {
 			m, err := e.Metadata(ctx)
 			must(t, err)
 			if len(m.Runs) != 3 || m.Runs[0].Note != "Applied: f" || m.PromptCount != 2 || m.Runs[0].ConfigHash != o.Recipe.Hash() || m.Runs[0].Selected != "a" {
-				t.Errorf("%+v", m)
+				t.Errorf("got %+v", m)
 			}
 			if total, err := e.TotalCost(ctx); err != nil || total != "0.6" {
-				t.Errorf("%v, %v", total, err)
+				t.Errorf("got %v, error %v", total, err)
 			}
 			costs, err := e.Session().Costs(ctx)
 			if err != nil || costs.OnBranch.Total.USD != "0.3" || costs.Spent.Models["a"].USD != "0.2" {
-				t.Errorf("%+v, %v", costs, err)
+				t.Errorf("got %+v, error %v", costs, err)
 			}
 		})
 		t.Run("E-24 a resume counts what had completed once", func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestErrataStore(t *testing.T) {
 			must(t, e.PersistRunState(ctx, "q", responses, nil, nil))
 			must(t, e.ClearCheckpoint(ctx))
 			if total, err := e.TotalCost(ctx); err != nil || total != "0.5" {
-				t.Errorf("%v, %v", total, err)
+				t.Errorf("got %v, error %v", total, err)
 			}
 		})
 		t.Run("a session of another kind", func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestErrataStore(t *testing.T) {
 			must(t, err)
 			_, err = errata.New(ctx, st, errata.Options{SessionID: "chat"})
 			if _, ok := errors.AsType[*tally.KindError](err); !ok {
-				t.Errorf("%v", err)
+				t.Errorf("got the error %v", err)
 			}
 		})
 		t.Run("E-37 a run that cannot be read is named, not replaced", func(t *testing.T) {
@@ -172,11 +172,11 @@ func TestErrataStore(t *testing.T) {
 			must(t, err)
 			_, err = s.Metadata(ctx)
 			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
-				t.Errorf("%v", err)
+				t.Errorf("got the error %v", err)
 			}
 			mustAppendHistories(t, s, []string{"a"}, []errata.Response{answer("a", "A")}, "q") // other calls still work
 			if h := mustHistories(t, s); len(h["a"]) != 2 {
-				t.Errorf("%v", h)
+				t.Errorf("got %v", h)
 			}
 		})
 		t.Run("E-47 every change is durable, or an error", func(t *testing.T) {

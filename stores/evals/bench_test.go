@@ -35,7 +35,7 @@ func grownBy(t testing.TB, st *tally.Store, n int) (appended, grown int) {
 	d.Steps = append(d.Steps, list[n])
 	saved, err := c.Save(t.Context(), d)
 	if err != nil || saved.New != 1 {
-		t.Fatalf("%+v, %v", saved, err)
+		t.Fatalf("got %+v, error %v", saved, err)
 	}
 	for rec, err := range st.Log.Read(t.Context(), events.Range{Subject: c.Session().Subject(), After: saved.Ack.First - 1}) {
 		if err != nil {

@@ -41,7 +41,7 @@ func testDecode(t *testing.T) {
 	good := string(stepOf(0, "a").Raw())
 	d := need(evals.Decode([]byte("\n  \r\n" + good + "\r\n\n{\"stepIndex\":1}\n[1]\n" + good + "\n\n")))
 	if d.ID != evals.UnknownID || len(d.Steps) != 2 || len(d.Warnings) != 2 || d.Warnings[0].Line != 5 || d.Warnings[1].Line != 6 {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v", d)
 	}
 	_, err := evals.Decode([]byte(good + "\n\n\n{oops\n" + good))
 	if e, ok := errors.AsType[*evals.LineError](err); !ok || e.Line != 4 || e.Filled != 2 {
@@ -49,7 +49,7 @@ func testDecode(t *testing.T) {
 	}
 	for _, empty := range []string{"", "\n", " \r\n\t\n"} {
 		if _, err := evals.Decode([]byte(empty)); !errors.Is(err, evals.ErrEmpty) {
-			t.Errorf("%q: %v", empty, err)
+			t.Errorf("%q: got the error %v", empty, err)
 		}
 	}
 	// Id and metadata are those of the first line, even if it is not a step.
@@ -57,7 +57,7 @@ func testDecode(t *testing.T) {
 	second := strings.TrimSuffix(good, "}") + `,"conversationId":"c2","conversationMetadata":{"k":2}}`
 	d = need(evals.Decode([]byte(first + "\n" + second)))
 	if d.ID != "c1" || string(d.Metadata) != `{"k":1}` || len(d.Steps) != 1 {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v", d)
 	}
 }
 
@@ -74,7 +74,7 @@ func testTimestamps(t *testing.T) {
 	} {
 		d := need(evals.Decode([]byte(line(timestamp))))
 		if len(d.Steps) != 1 || string(d.Steps[0].Field("timestamp")) != timestamp {
-			t.Fatalf("%s: %+v", timestamp, d)
+			t.Fatalf("%s: got %+v", timestamp, d)
 		}
 		at, ok := d.Steps[0].Timestamp()
 		if got := at.UTC().Format("2006-01-02T15:04:05.000Z07:00"); ok != (want != "") || ok && got != want {
@@ -87,7 +87,7 @@ func testTimestamps(t *testing.T) {
 	for _, bad := range []string{`"yesterday"`, `""`, `"2026-13-01T00:00:00Z"`} {
 		d := need(evals.Decode([]byte(line(bad) + "\n" + string(stepOf(1, "b").Raw()))))
 		if len(d.Steps) != 1 || len(d.Warnings) != 1 {
-			t.Errorf("%s: %+v", bad, d)
+			t.Errorf("%s: got %+v", bad, d)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func TestConversationFileLaw(t *testing.T) {
 		}
 		back, err := evals.Decode(text)
 		if err != nil || back.ID != d.ID || string(back.Metadata) != string(d.Metadata) || len(back.Steps) != len(d.Steps) || back.Warnings != nil {
-			t.Fatalf("%+v, %v", back, err)
+			t.Fatalf("got %+v, error %v", back, err)
 		}
 		if again, err := evals.Encode(back); err != nil || string(again) != string(text) {
 			t.Fatalf("%v\n%s\n%s", err, text, again)

@@ -49,7 +49,7 @@ func testNothing(t *testing.T) {
 	}
 	defer st.Close()
 	if list, err := evals.List(t.Context(), st); err != nil || len(list) != 0 {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("got %v, error %v", list, err)
 	}
 	if st.Base() != filepath.Join(dir, ".tally") {
 		t.Errorf("base %s", st.Base())
@@ -74,10 +74,10 @@ func testThreeFiles(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		c, saved, err := evals.Save(t.Context(), st, "c1", &evals.Data{ID: "c1", Steps: stepsOf(2)})
 		if err != nil || !saved.Created {
-			t.Fatalf("%+v, %v", saved, err)
+			t.Fatalf("got %+v, error %v", saved, err)
 		}
 		if got := texts(mustContent(t, c)); got != "turn 0,turn 1" {
-			t.Errorf("%s", got)
+			t.Errorf("got %s", got)
 		}
 		seen[t.Name()] = true
 	})
@@ -121,7 +121,7 @@ func testOriginalConfiguration(t *testing.T) {
 		t.Errorf("the warnings are\n%s", warned)
 	}
 	if c := mustResolve(t, deep, config.Overrides{}); c.Base != filepath.Join(deep, "elsewhere", ".tally-dev") || c.Backend != config.Memory {
-		t.Errorf("%+v", c) // a path alone does not select a backend
+		t.Errorf("got %+v", c) // a path alone does not select a backend
 	}
 	// default < file < environment < call
 	if c := mustResolve(t, deep, config.Overrides{}); c.Namespace != "from-file" {
@@ -145,7 +145,7 @@ func checkConfigFix(t *testing.T) {
 		mustWrite(t, filepath.Join(dir, config.FileName), broken)
 		e, ok := errors.AsType[*config.Error](open(dir))
 		if !ok || e.File != filepath.Join(dir, config.FileName) || e.Line != 3 || e.Field != "store.nonsense" {
-			return fmt.Errorf("%v", e)
+			return fmt.Errorf("got %v", e)
 		}
 		return nil
 	}
@@ -209,10 +209,10 @@ func testProjects(t *testing.T, st *tally.Store) {
 	// An import into the same namespace is refused, and the first session stays.
 	dir := layouttest.WriteTree(t, t.TempDir(), 0o644, files("three"))
 	if r, err := (tallydir.Layout{}).Import(t.Context(), one, dir, layouts.ImportOptions{}); err != nil || len(r.Refused) != 1 {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("got %+v, error %v", r, err)
 	}
 	layouttest.MustEqual(t, files("one"), export(t, one))
 	if got := texts(mustContent(t, evals.Of(one, "golden"))); got != "one" {
-		t.Errorf("%s", got)
+		t.Errorf("got %s", got)
 	}
 }

@@ -144,7 +144,7 @@ func recordsOf(t testing.TB, st *tally.Store, id string) []events.Record {
 func testEmptyList(t *testing.T, st *tally.Store) {
 	list, err := evals.List(t.Context(), st)
 	if err != nil || len(list) != 0 {
-		t.Fatalf("%v, %v", list, err)
+		t.Fatalf("got %v, error %v", list, err)
 	}
 }
 
@@ -194,7 +194,7 @@ func testGetUnknown(t *testing.T, st *tally.Store) {
 
 func testCreatedIsVisible(t *testing.T, st *tally.Store) {
 	if _, made, err := evals.Create(t.Context(), st, "c1"); err != nil || made.Existed || made.At == "" {
-		t.Fatalf("%+v, %v", made, err)
+		t.Fatalf("got %+v, error %v", made, err)
 	}
 	if list := need(evals.List(t.Context(), st)); len(list) != 1 || list[0].ID() != "c1" {
 		t.Errorf("the list is %v", list)
@@ -232,7 +232,7 @@ func testNoSteps(t *testing.T, st *tally.Store) {
 		t.Errorf("load a conversation that was saved without steps: %v, error %v", d, err)
 	}
 	if _, err := evals.Decode(nil); !errors.Is(err, evals.ErrEmpty) {
-		t.Errorf("encode a conversation without steps: %v", err)
+		t.Errorf("decode an empty file: %v", err)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestFaults(t *testing.T) {
 			return err
 		})
 		if costs := need(c.Session().Costs(ctx)); costs.Spent.Runs[events.RunRef{Kind: "trajectory", ID: "r"}].USD != "1" {
-			t.Errorf("%+v", costs)
+			t.Errorf("got %+v", costs)
 		}
 	})
 }

@@ -135,7 +135,7 @@ func TestOriginalsProgram(t *testing.T) {
 		s.program(strings.NewReader("create by-node hello\nsave by-node run-1-a 7\nsave c1 run-1-a 8\n"))
 		s.settle()
 		if d := mustContent(t, evals.Of(s.Store, "by-node")); d.ID != "by-node" || len(d.Steps) != 1 {
-			t.Errorf("%+v", d)
+			t.Errorf("got %+v", d)
 		}
 		for id, want := range map[string]string{"by-node": `"n": 7`, "c1": `"n": 8`} {
 			if raw := need(evals.Of(s.Store, id).Run(evals.TrajectoryRun, "run-1-a").Raw(ctx)); !strings.Contains(string(raw), want) {
@@ -144,7 +144,7 @@ func TestOriginalsProgram(t *testing.T) {
 		}
 		need(c.Append(ctx, stepOf(4, "text 4")))
 		if said := s.program(strings.NewReader("list\n")); said != "by-node c1\n1\n" {
-			t.Errorf("%q", said)
+			t.Errorf("got %q", said)
 		}
 		s.equalsExport()
 	})

@@ -41,7 +41,7 @@ func BenchmarkImportCorpus(b *testing.B) {
 		for _, root := range roots {
 			r, err := (tallydir.Layout{}).Import(b.Context(), st, root, layouts.ImportOptions{})
 			if err != nil || r.Events == 0 || len(r.Problems) > 0 {
-				b.Fatalf("%+v, %v", r, err)
+				b.Fatalf("got %+v, error %v", r, err)
 			}
 		}
 		importing += time.Since(began)

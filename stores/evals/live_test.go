@@ -17,7 +17,7 @@ func testAppend(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
 	for i := range 5 {
 		if ack, err := c.Append(t.Context(), stepOf(i, fmt.Sprint(i))); err != nil || ack.Stale {
-			t.Fatalf("%+v, %v", ack, err)
+			t.Fatalf("got %+v, error %v", ack, err)
 		}
 		if i == 2 { // another writer
 			need(evals.Of(st, "c1").Append(t.Context(), stepOf(9, "other"), stepOf(9, "other")))
@@ -46,13 +46,13 @@ func testAppendLate(t *testing.T, st *tally.Store) {
 	need(other.Move(t.Context(), back))
 	ack, err := c.Append(t.Context(), stepOf(2, "answer to b"))
 	if err != nil || !ack.Stale {
-		t.Fatalf("%+v, %v", ack, err)
+		t.Fatalf("got %+v, error %v", ack, err)
 	}
 	if got := texts(mustContent(t, c)); got != "a" {
 		t.Errorf("the steps are %s", got)
 	}
 	if ack, err := c.Append(t.Context(), stepOf(1, "c")); err != nil || ack.Stale { // it has loaded again
-		t.Fatalf("%+v, %v", ack, err)
+		t.Fatalf("got %+v, error %v", ack, err)
 	}
 	if got := texts(mustContent(t, c)); got != "a,c" {
 		t.Errorf("the steps are %s", got)
@@ -92,7 +92,7 @@ func testFollow(t *testing.T, st *tally.Store) {
 	need(c.Append(t.Context(), stepOf(1, "y")))
 	for u, err := range c.Follow(t.Context(), last) { // continues from there
 		if err != nil || u.Kind != evals.StepsAppended || texts(&evals.Data{Steps: u.Steps}) != "y" {
-			t.Errorf("%+v, %v", u, err)
+			t.Errorf("got %+v, error %v", u, err)
 		}
 		break
 	}
@@ -101,7 +101,7 @@ func testFollow(t *testing.T, st *tally.Store) {
 	appending.Go(func() { need(later.Append(t.Context(), stepOf(0, "first"))) })
 	for u, err := range later.Follow(t.Context(), 0) {
 		if err != nil || texts(&evals.Data{Steps: u.Steps}) != "first" {
-			t.Errorf("%+v, %v", u, err)
+			t.Errorf("got %+v, error %v", u, err)
 		}
 		break
 	}

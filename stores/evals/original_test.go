@@ -290,7 +290,7 @@ func fixZeroSteps(sys system) error { // T-15
 	}
 	d, err := sys.load("x")
 	if err != nil || d.ID != "other" || string(d.Metadata) != `{"a":1}` {
-		return fmt.Errorf("%+v, %v", d, err)
+		return fmt.Errorf("got %+v, error %v", d, err)
 	}
 	return nil
 }
@@ -390,10 +390,10 @@ func TestOriginalModel(t *testing.T) {
 		}
 		got, err := sys.load("x")
 		if err != nil || texts(got) != "a,b" || string(got.Metadata) != `{"a":1}` || len(got.Steps) != 2 {
-			t.Errorf("%s: %+v, %v", name, got, err)
+			t.Errorf("%s: got %+v, error %v", name, got, err)
 		}
 		if runs := sys.runs("x"); !slices.Equal(runs, []string{"trajectory/run-1-a"}) {
-			t.Errorf("%s: %q", name, runs)
+			t.Errorf("%s: got %q", name, runs)
 		}
 		if _, err := sys.load("nobody"); err == nil {
 			t.Errorf("%s: a missing conversation was loaded", name)

@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/stores/evals"
 )
 
-// names compiles only if each counterpart of a name of the original exists. T-35 requires that, and that
+// This block compiles only if each counterpart of a name of the original exists. T-35 requires that, and that
 // docs/from-tally-evals.md lists them.
 var (
 	_ func(context.Context, embedded.Options) (*tally.Store, error) = embedded.Open

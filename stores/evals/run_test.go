@@ -64,11 +64,11 @@ func testGetRun(t *testing.T, st *tally.Store) {
 	}
 	need(c.Run(evals.TrajectoryRun, "run-1-a").Save(t.Context(), []byte(trajectoryRun)))
 	if r, ok, err := c.GetRun(t.Context(), "run-1-a"); !ok || err != nil || r.Type() != evals.TrajectoryRun {
-		t.Errorf("%v, %v", r, err)
+		t.Errorf("got %v, error %v", r, err)
 	}
 	need(c.Run(evals.TallyRun, "run-1-a").Save(t.Context(), []byte(artifact("1", "1"))))
 	if r, ok, err := c.GetRun(t.Context(), "run-1-a"); !ok || err != nil || r.Type() != evals.TallyRun {
-		t.Errorf("get without a type: %v, error %v", r, err)
+		t.Errorf("get an id that runs of two types have: %v, error %v", r, err)
 	}
 	if runs := need(c.ListRuns(t.Context())); len(runs) != 2 {
 		t.Errorf("got %d runs", len(runs))
@@ -141,7 +141,7 @@ func testRunVersions(t *testing.T, st *tally.Store) {
 		}
 	}
 	if list := need(r.Versions(t.Context())); len(list) != 2 || list[0].Outcome != "completed" || list[0].FinishedAt != "2026-01-23T12:37:18.912Z" {
-		t.Errorf("%+v", list)
+		t.Errorf("got %+v", list)
 	}
 	if old := need(r.LoadVersion(t.Context(), 1)); string(old.Raw) != artifact("1", "0.10") {
 		t.Errorf("version 1 is %s", old.Raw)
@@ -187,7 +187,7 @@ func testEvaluations(t *testing.T, st *tally.Store) {
 		t.Errorf("load version 3: %v", err)
 	}
 	if raw, err := odd.Raw(t.Context()); err != nil || string(raw) != artifact("3", "1") {
-		t.Errorf("%s, %v", raw, err)
+		t.Errorf("got %s, error %v", raw, err)
 	}
 	testTypedEvaluations(t, r)
 }
@@ -222,7 +222,7 @@ func testTypedEvaluations(t *testing.T, r *evals.Run) {
 	need(r.SaveArtifact(t.Context(), a))
 	again, err := need(r.Load(t.Context())).Artifact()
 	if err != nil || fmt.Sprint(again.Unknown) != fmt.Sprint(a.Unknown) || len(again.Unknown) != 1 {
-		t.Errorf("%+v, %v", again, err)
+		t.Errorf("got %+v, error %v", again, err)
 	}
 	old, err := evals.ParseReport([]byte(reportOf("0.5")))
 	if err != nil {
@@ -230,7 +230,7 @@ func testTypedEvaluations(t *testing.T, r *evals.Run) {
 	}
 	need(r.SaveReport(t.Context(), old))
 	if back := need(r.Load(t.Context())); string(back.Raw) != reportOf("0.5") && !back.IsReport() {
-		t.Errorf("%s", back.Raw)
+		t.Errorf("got %s", back.Raw)
 	}
 }
 
@@ -244,7 +244,7 @@ func testTrajectoryRuns(t *testing.T, st *tally.Store) {
 		t.Errorf("%s, %+v, %v", result.Raw, m, err)
 	}
 	if v := need(r.Versions(t.Context())); v[0].Outcome != "stopped:max-turns" {
-		t.Errorf("%+v", v)
+		t.Errorf("got %+v", v)
 	}
 	need(r.SaveTrajectory(t.Context(), m))
 	m.Timestamp = "yesterday"
@@ -287,7 +287,7 @@ func testJudged(t *testing.T, st *tally.Store) {
 		t.Errorf("the judged steps are %+v", j)
 	}
 	if got := need(r.Stale(t.Context())); got != evals.Stale {
-		t.Errorf("%v", got)
+		t.Errorf("got %v", got)
 	}
 	// A rewind to the judged steps makes the result fresh: the content counts.
 	back := need(c.Session().PlanRewind(t.Context(), d.Revision.String(), ""))

@@ -26,7 +26,7 @@ func testSaveLoad(t *testing.T, st *tally.Store) {
 	}
 	d := mustContent(t, c)
 	if d.ID != "c1" || string(d.Metadata) != string(meta) || len(d.Steps) != len(list) || len(d.Warnings) != 0 {
-		t.Fatalf("%+v", d)
+		t.Fatalf("got %+v", d)
 	}
 	for i, s := range d.Steps {
 		for _, name := range list[i].Fields() {
@@ -75,7 +75,7 @@ func testZeroSteps(t *testing.T, st *tally.Store) {
 	}
 	got := mustContent(t, c)
 	if got.ID != "another" || string(got.Metadata) != `{"k":[1, 2]}` || len(got.Steps) != 0 {
-		t.Fatalf("%+v", got)
+		t.Fatalf("got %+v", got)
 	}
 	if again := need(c.Save(t.Context(), got)); again.Change != evals.NoChange {
 		t.Errorf("a second save returned %+v", again)
@@ -86,7 +86,7 @@ func testZeroSteps(t *testing.T, st *tally.Store) {
 	}
 	got = mustContent(t, c)
 	if string(got.Metadata) != `{"k":[1, 2]}` || got.ID != "another" || string(got.Steps[0].Field("conversationMetadata")) != `{"k":[1, 2]}` {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v", got)
 	}
 	if again := need(c.Save(t.Context(), got)); again.Change != evals.NoChange {
 		t.Errorf("a second save returned %+v", again)
@@ -94,7 +94,7 @@ func testZeroSteps(t *testing.T, st *tally.Store) {
 	got.Metadata = nil
 	need(c.Save(t.Context(), got))
 	if got = mustContent(t, c); got.Metadata != nil {
-		t.Errorf("the save removed metadata: got %s", got.Metadata)
+		t.Errorf("the save did not remove the metadata: got %s", got.Metadata)
 	}
 }
 
@@ -170,7 +170,7 @@ func testTwoWriters(t *testing.T, st *tally.Store) {
 	}
 	one.Revision = 1 << 40
 	if _, err := c.Save(t.Context(), one); !errors.Is(err, log.ErrConflict) {
-		t.Errorf("load a missing revision: %v", err)
+		t.Errorf("save with a base that is a missing revision: %v", err)
 	}
 }
 
@@ -206,7 +206,7 @@ func testMetadata(t *testing.T, st *tally.Store) {
 	empty := evals.Of(st, "empty")
 	need(empty.SetMetadata(t.Context(), []byte(`{"k":1}`)))
 	if d := mustContent(t, empty); string(d.Metadata) != `{"k":1}` || len(d.Steps) != 0 {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v", d)
 	}
 }
 

@@ -42,7 +42,7 @@ func testTrajectoryMeta(t *testing.T, st *tally.Store) {
 	}
 	raw := `{"version":1,"trajectoryId":"c1","createdAt":"2026-01-23T12:35:42.341Z","goal":"<g>","persona":{"description":"d","guardrails":["x"]},"maxTurns":25,"loopDetection":{"maxConsecutiveSameStep":5},"stepGraph":{"start":"s","steps":[{"id":"s","preconditions":[{"type":"custom"}]}]},"extra":1.0}`
 	if change := need(c.SaveTrajectoryMetaRaw(t.Context(), []byte(raw))); change != evals.Extension {
-		t.Errorf("%v", change)
+		t.Errorf("got %v", change)
 	}
 	m := need(c.LoadTrajectoryMeta(t.Context()))
 	at, ok := m.CreatedAt.Time()
@@ -58,14 +58,14 @@ func testTrajectoryMeta(t *testing.T, st *tally.Store) {
 	before := len(recordsOf(t, st, "c1"))
 	for field, bad := range map[string]string{"version": strings.Replace(raw, `"version":1`, `"version":2`, 1), "createdAt": strings.Replace(raw, "2026-01", "2026-13", 1), "maxTurns": strings.Replace(raw, "25", `"25"`, 1), "goal": strings.Replace(raw, `"goal"`, `"gaol"`, 1)} {
 		if _, err := c.SaveTrajectoryMetaRaw(t.Context(), []byte(bad)); !isInvalid(err) || !strings.Contains(err.Error(), field) {
-			t.Errorf("%s: %v", field, err)
+			t.Errorf("%s: got the error %v", field, err)
 		}
 	}
 	if n := len(recordsOf(t, st, "c1")); n != before {
 		t.Errorf("got %d records, want %d as before", n, before)
 	}
 	if change := need(c.SaveTrajectoryMeta(t.Context(), trajectoryMeta())); change != evals.Replacement {
-		t.Errorf("%v", change)
+		t.Errorf("got %v", change)
 	}
 }
 
@@ -123,17 +123,17 @@ func testStepTraces(t *testing.T, st *tally.Store) {
 	}
 	typed := simulated()
 	if s, err := typed[1].Chosen(); err != nil || s.Method != "llm-ranked" || s.Candidates[0].Score != 0.9200000000000003 {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("got %+v, error %v", s, err)
 	}
 	if e, err := typed[2].Ended(); err != nil || e.Reason != "max-turns" || e.Completed {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf("got %+v, error %v", e, err)
 	}
 }
 
 func testConversions(t *testing.T) {
 	d := need(evals.FromStepTraces(simulated(), "c1", []byte(`{"source":"test"}`)))
 	if d.ID != "c1" || string(d.Metadata) != `{"source":"test"}` || d.Steps[1].StepIndex() != 1 {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v", d)
 	}
 	if want := `{"stepIndex":2,"input":{"role":"user","content":"d"},"output":[],"timestamp":"2026-01-23T12:35:44.341Z","metadata":{"originalTurnIndex":4,"stepId":null,"selection":{"method":"none"},"end":{"isFinal":true,"reason":"max-turns","completed":false}}}`; string(d.Steps[2].Raw()) != want {
 		t.Errorf("got %s", d.Steps[2].Raw())
@@ -165,7 +165,7 @@ func testViewer(t *testing.T, st *tally.Store) {
 		need(c.Run(evals.TallyRun, id).Save(t.Context(), []byte(artifact("1", "1"))))
 	}
 	if sums := need(evals.Summaries(t.Context(), st)); fmt.Sprint(sums) != "[{c1 4}]" {
-		t.Errorf("%v", sums)
+		t.Errorf("got %v", sums)
 	}
 	var list []string
 	for _, r := range evals.NewestFirst(need(c.ListRuns(t.Context()))) {
@@ -173,13 +173,13 @@ func testViewer(t *testing.T, st *tally.Store) {
 		list = append(list, fmt.Sprint(r.ID(), r.Type(), at.UnixMilli() > 0 && ok))
 	}
 	if got := strings.Join(list, " "); got != "run-300-atallytrue run-200-atallytrue run-100-atallytrue oddtallyfalse" {
-		t.Errorf("%s", got)
+		t.Errorf("got %s", got)
 	}
 	if raw := need(c.Run(evals.TallyRun, "odd").Raw(t.Context())); string(raw) != artifact("1", "1") {
-		t.Errorf("%s", raw)
+		t.Errorf("got %s", raw)
 	}
 	if tr := need(c.Trajectory(t.Context())); tr.Meta.Goal != "a < b & c" || len(tr.Steps) != 3 {
-		t.Errorf("%+v", tr)
+		t.Errorf("got %+v", tr)
 	}
 }
 

@@ -92,7 +92,7 @@ func testFolderOfHandles(t *testing.T, st *tally.Store) {
 	// Another store that imports the export has the same files.
 	other := need(st.In(st.Namespace() + "-other"))
 	if r := bring(t, other, files); len(r.Problems) != 0 {
-		t.Errorf("%v", r.Problems)
+		t.Errorf("got the problems %v", r.Problems)
 	}
 	layouttest.MustEqual(t, files, export(t, other))
 	d, back := mustContent(t, evals.Of(st, "c1")), mustContent(t, evals.Of(other, "c1"))
@@ -110,7 +110,7 @@ func testFolderRoundTrip(t *testing.T, st *tally.Store) {
 		dir := testkit.Data(t, "tally", root)
 		own := need(st.In(st.Namespace() + "-" + root))
 		if r, err := (tallydir.Layout{}).Import(t.Context(), own, dir, layouts.ImportOptions{}); err != nil || len(r.Problems) > 0 {
-			t.Fatalf("%v, %v", r.Problems, err)
+			t.Fatalf("got %v, error %v", r.Problems, err)
 		}
 		files := layouttest.ReadTree(t, dir)
 		layouttest.MustEqual(t, files, export(t, own))
@@ -209,7 +209,7 @@ func testHostileIDs(t *testing.T, st *tally.Store) {
 			t.Errorf("the id of a run %q: %v", id, err) // the id is a JSON string
 		}
 		if d := mustContent(t, c); len(d.Steps) != 3 || d.ID != id && id != "\xff\x00" {
-			t.Errorf("%q: %+v", id, d)
+			t.Errorf("%q: got %+v", id, d)
 		}
 	}
 	files := export(t, st)

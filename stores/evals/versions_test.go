@@ -69,7 +69,7 @@ func testUsageExample(t *testing.T, st *tally.Store) {
 		}
 		run := need(c.CreateRun(ctx, evals.TrajectoryRun, ""))
 		if saved := need(run.Save(ctx, []byte(trajectoryRun))); saved.Version != 1 {
-			t.Errorf("%+v", saved)
+			t.Errorf("got %+v", saved)
 		}
 
 		again, found, err := evals.Get(ctx, st, "conv-1")
@@ -83,7 +83,7 @@ func testUsageExample(t *testing.T, st *tally.Store) {
 		}
 		loaded, found, err := again.GetRun(ctx, run.ID())
 		if err != nil || !found || loaded.Type() != evals.TrajectoryRun {
-			t.Fatalf("%s: %v, %v", run.ID(), found, err)
+			t.Fatalf("%s: got %v, error %v", run.ID(), found, err)
 		}
 		if got := need(loaded.Load(ctx)); string(got.Raw) != trajectoryRun || got.Type != evals.TrajectoryRun {
 			t.Errorf("%s is %s, %s", run.ID(), got.Type, got.Raw)

@@ -62,7 +62,7 @@ func wantDelegates(t *testing.T, st *tally.Store, children, steps int64) {
 		run := fmt.Sprint("r", child)
 		for step := range int64(steps) {
 			if diff := cmp.Diff(workOf(run, int(child), step), need(h.Checkpoint(ctx, fmt.Sprint(run, "-", step)))); diff != "" {
-				t.Errorf("%s: %s", run, diff)
+				t.Errorf("%s: got %s", run, diff)
 			}
 		}
 		for i, e := range need(h.Events(ctx, run, perstack.AllSteps)) {

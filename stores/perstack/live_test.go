@@ -39,13 +39,13 @@ func TestLive(t *testing.T) {
 		for _, id := range []string{"plain", "job-1.2", "a/b", "..", "ü \n", "con", "UPPER"} {
 			before := perstack.GetJobDir(id)
 			if _, err := os.Lstat(before); !errors.Is(err, fs.ErrNotExist) {
-				t.Fatalf("%s: %v", before, err)
+				t.Fatalf("%s: got the error %v", before, err)
 			}
 			j := perstack.CreateInitialJob(id, "coder")
 			must(t, perstack.StoreJob(ctx, st, j))
 			var have perstack.Job
 			if err := json.Unmarshal(isThere(t, filepath.Join(perstack.GetJobDir(id), "job.json")), &have); err != nil || have.ID != id {
-				t.Errorf("%q: %+v, %v", id, have, err)
+				t.Errorf("%q: got %+v, error %v", id, have, err)
 			}
 			c := checkpoint(id, "r/"+id, "c/"+id, 1, messages(0, 2))
 			must(t, perstack.DefaultStoreCheckpoint(ctx, st, c))
@@ -56,7 +56,7 @@ func TestLive(t *testing.T) {
 			isThere(t, filepath.Join(perstack.DefaultGetRunDir(id, c.RunID), "run-setting.json"))
 			must(t, perstack.DefaultStoreEvent(ctx, st, event(id, c.RunID, "e", "startRun", 7, 1)))
 			if list := need(filepath.Glob(filepath.Join(filepath.Clean(perstack.DefaultGetRunDir(id, c.RunID)), "event-7-1-startRun.json"))); len(list) != 1 {
-				t.Errorf("%q: the list of events is %v", id, list)
+				t.Errorf("%q: the files of the event are %v", id, list)
 			}
 		}
 		want, r := layouttest.Exported(t, st, layout)
@@ -82,7 +82,7 @@ func TestLive(t *testing.T) {
 		had := records(t, st)
 		must(t, perstack.StoreRunSetting(ctx, st, setting("p13", "r3", "k", 1), perstack.FileOnly(files), func(_, run string) string { return filepath.Join(elsewhere, run) }))
 		if _, err := os.Lstat(perstack.DefaultGetRunDir("p13", "r3")); !errors.Is(err, fs.ErrNotExist) || records(t, st) != had {
-			t.Errorf("read a file that is not in the log: %v", err)
+			t.Errorf("the folder of a run without files exists, or the calls wrote records: %v", err)
 		}
 	})
 	t.Run("P-13 what another program writes there is stored", func(t *testing.T) {

@@ -61,7 +61,7 @@ func lineBranches(t *testing.T, st *tally.Store) {
 		"the branch at first": {said(branch, "start"), nil},
 	} {
 		if !slices.Equal(x.have, x.want) {
-			t.Errorf("%s: %q, want %q", name, x.have, x.want)
+			t.Errorf("%s: got %q, want %q", name, x.have, x.want)
 		}
 	}
 	q := tavern.QueueOf(st, "branches")
@@ -220,7 +220,7 @@ func lineDaemons(t *testing.T, st *tally.Store) {
 	}
 	for n := range each {
 		if s := need(q.Get(ctx, fmt.Sprint(n))); s.State != tavern.ItemDead || len(s.History) != 1 {
-			t.Errorf("%+v", s)
+			t.Errorf("got %+v", s)
 		}
 		if s := need(tavern.FlowOf(st, fmt.Sprint("tended-", n)).State(ctx)); s.Step != 2 || s.Attempt != 2 {
 			t.Errorf("the flow is in step %d, attempt %d", s.Step, s.Attempt)

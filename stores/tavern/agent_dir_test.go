@@ -60,10 +60,10 @@ func TestAgentTravels(t *testing.T) {
 				have = append(have, fmt.Sprint(e.Event, " ", e.Session, " ", e.At, " ", e.Reason))
 			}
 			if want := []string{"started s 2026-08-22T10:00:00Z ", "break  2026-08-22T11:00:00Z why"}; !slices.Equal(have, want) {
-				t.Errorf("%q", have)
+				t.Errorf("got %q", have)
 			}
 			if len(r.Problems) != 1 || r.Problems[0].Line != 2 {
-				t.Errorf("%+v", r.Problems)
+				t.Errorf("got the problems %+v", r.Problems)
 			}
 		})
 		t.Run("D-08 documents are listed by their ids", func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestAgentTravels(t *testing.T) {
 				ids = append(ids, d.Subject.ID)
 			}
 			if !slices.Equal(ids, []string{"a", "b", "sub/main.go"}) {
-				t.Errorf("%q", ids)
+				t.Errorf("got %q", ids)
 			}
 		})
 		t.Run("D-68 what a person typed stays", func(t *testing.T) {

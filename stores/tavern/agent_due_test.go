@@ -58,7 +58,7 @@ func TestAgentDue(t *testing.T) {
 			}
 			i := need(a.Info(ctx))
 			if i.State != tavern.AgentError || i.StateReason != "lost" || !strings.Contains(string(i.Node), "state: error\n") || agentRecords(ctx, st) != n {
-				t.Errorf("%+v", i)
+				t.Errorf("got %+v", i)
 			}
 			if d := decide(a, l.Until.Add(1000*time.Hour)); d.Parts != nil || !d.Next.IsZero() {
 				t.Errorf("a further decision is %+v", d)
@@ -111,7 +111,7 @@ func TestAgentDue(t *testing.T) {
 		t.Run("who archives an agent that was not stopped keeps it", func(t *testing.T) {
 			a := agentAt(t, st, "kept", []string{"done", "archived"})
 			if d := decide(a, now.Add(10000*time.Hour)); d.Parts != nil {
-				t.Errorf("%+v", d)
+				t.Errorf("got %+v", d)
 			}
 		})
 	})
@@ -152,7 +152,7 @@ func TestAgentDueLaw(t *testing.T) {
 					continue
 				}
 				if alive := !i.Dead(); alive != (d.Why == "lost") || d.Why == "purged" && i.State != tavern.AgentArchived {
-					rt.Fatalf("%s was decided for the living agent %+v", d.Why, i)
+					rt.Fatalf("%s was decided for the agent %+v", d.Why, i)
 				}
 				since := map[string]time.Time{"lost": i.Lease.Until, "archived": i.FinishedAt.Add(windows.Archive), "purged": i.ArchivedAt.Add(windows.Purge)}[d.Why]
 				if since.After(clock) {

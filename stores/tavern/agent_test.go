@@ -29,7 +29,7 @@ func TestAgent(t *testing.T) {
 				Commitments: []tavern.Commitment{{Description: "A", Assertion: "true"}}}))
 			i := need(a.Info(ctx))
 			if i.Name != "Pot: one" || i.Assignment != "Stir." || i.State != tavern.AgentIdle || i.Owner != "me" || i.Parent.Session != "agent/p" || len(i.Commitments) != 1 || i.Commitments[0].Status != "pending" {
-				t.Errorf("%+v", i)
+				t.Errorf("got %+v", i)
 			}
 			if _, err := tavern.NewAgent(ctx, st, tavern.NewAgentOptions{ID: strings.ToUpper(a.ID()), Name: "again"}); !errors.Is(err, tally.ErrExists) {
 				t.Errorf("a second create: %v", err)
@@ -62,7 +62,7 @@ func TestAgent(t *testing.T) {
 				t.Error(err)
 			}
 			if doc := need(d.Read(ctx, "doc", "specs/a")); string(doc.Data) != "2" {
-				t.Errorf("%q", doc.Data)
+				t.Errorf("got %q", doc.Data)
 			}
 			if _, err := d.Update(ctx, "doc", "b", rev.Offset, tally.Write{}); !errors.Is(err, tally.ErrNotFound) {
 				t.Error(err)
@@ -99,7 +99,7 @@ func TestAgent(t *testing.T) {
 			must(t, broken.SetState(ctx, tavern.AgentWorking, ""))
 			i := need(broken.Info(ctx))
 			if _, ok := errors.AsType[*tavern.NodeError](i.NodeErr); !ok || i.State != "working" || string(i.Node) != "no node" {
-				t.Errorf("%+v", i)
+				t.Errorf("got %+v", i)
 			}
 			_, err := broken.Commit(ctx, "A", "")
 			if _, ok := errors.AsType[*tavern.NodeError](err); !ok {
@@ -147,7 +147,7 @@ func TestAgent(t *testing.T) {
 				names = append(names, need(i, err).Name)
 			}
 			if slices.Sort(names); !slices.Equal(names, []string{"done", "waiting"}) {
-				t.Errorf("%q", names)
+				t.Errorf("got %q", names)
 			}
 		})
 	})
@@ -159,7 +159,7 @@ func agentCommitments(t *testing.T, a *tavern.Agent) {
 		t.Helper()
 		i := need(a.Info(ctx))
 		if i.AllPassed() != passed || i.HasPending() != pending || i.HasVerifying() != verifying || i.HasFailed() != failed {
-			t.Errorf("%+v", i.Commitments)
+			t.Errorf("got %+v", i.Commitments)
 		}
 	}
 	old := need(a.Info(ctx)).Commitments[0].ID
@@ -170,7 +170,7 @@ func agentCommitments(t *testing.T, a *tavern.Agent) {
 	look(false, true, false, false)
 	refused, ok := errors.AsType[*tavern.TransitionError](a.Pass(ctx, c.ID))
 	if !ok || refused.From != "pending" || refused.To != "passed" || !slices.Equal(refused.Allowed, []string{"verifying"}) {
-		t.Errorf("%+v", refused)
+		t.Errorf("got %+v", refused)
 	}
 	must(t, a.Verify(ctx, c.ID))
 	look(false, false, true, false)

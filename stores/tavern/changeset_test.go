@@ -64,28 +64,28 @@ func changesetsSeen(t *testing.T, st *tally.Store) {
 
 	m := need(k.m.Next(ctx, "merger"))
 	if m.Changeset.ID != "good" || m.Changeset.Offset != good.Offset || len(m.Changeset.Changes) != 3 {
-		t.Errorf("%+v", m.Changeset)
+		t.Errorf("got %+v", m.Changeset)
 	}
 	must(t, m.Apply(ctx))
 	must(t, m.Apply(ctx)) // as after an unknown outcome
 	if got := []string{k.read("a"), k.read("b"), k.read("c")}; !slices.Equal(got, []string{"a2", "-", "c1"}) {
-		t.Errorf("%q", got)
+		t.Errorf("got %q", got)
 	}
 	if doc := need(st.Documents().Read(ctx, "doc", "a")); doc.Meta.Owner != "ada" || doc.ContentType != "text/plain" || len(doc.Meta.Attributes) != 1 || doc.Meta.Attributes["lang"] != "en" || doc.Meta.Base != a.Offset {
-		t.Errorf("%+v", doc.Revision)
+		t.Errorf("got %+v", doc.Revision)
 	}
 	m = need(k.m.Next(ctx, "merger"))
 	before := queueHead(t, st)
 	conflict, ok := errors.AsType[*tavern.ChangesetConflictError](m.Apply(ctx))
 	if !ok || len(conflict.Documents) != 2 || conflict.Documents[0].Document != k.doc("a") || conflict.Documents[0].SHA256 == "" || conflict.Documents[1].Document != k.doc("c") || queueHead(t, st) != before {
-		t.Errorf("%+v", conflict)
+		t.Errorf("got %+v", conflict)
 	}
 	must(t, m.Fail(ctx, conflict.Error(), false))
 	if _, err := k.m.TryClaim(ctx, "merger"); err == nil {
 		t.Error("an expired changeset was claimed")
 	}
 	if got := []string{k.read("a"), k.read("c"), k.read("d"), k.read("e")}; !slices.Equal(got, []string{"a2", "c1", "-", "-"}) {
-		t.Errorf("%q", got)
+		t.Errorf("got %q", got)
 	}
 	list, _, err := k.m.List(ctx, tavern.ListQuery{States: []tavern.ItemState{tavern.ItemDone, tavern.ItemDead, tavern.ItemReady}})
 	must(t, err)
@@ -94,7 +94,7 @@ func changesetsSeen(t *testing.T, st *tally.Store) {
 		seen = append(seen, fmt.Sprint(s.Changeset.ID, " ", s.Item.Outcome))
 	}
 	if want := []string{"good completed", "stale failed", "old stopped:expired"}; !slices.Equal(seen, want) {
-		t.Errorf("%q", seen)
+		t.Errorf("got %q", seen)
 	}
 	secret := need(st.Documents().Create(ctx, "secret", "key", tally.Write{Data: []byte("s")}))
 	for _, wrong := range [][]tavern.Change{nil, {{Document: k.doc("g"), Overlay: events.Document(st.Namespace(), "secret", "key"), Revision: secret.Offset}}, {{Document: k.doc("a")}}, {stale, stale}, {{Document: k.doc("a"), Base: 1, Overlay: k.doc("o")}}, {{Document: events.Session("", "s"), Base: 1}}} {
@@ -175,7 +175,7 @@ func TestChangesetLate(t *testing.T) {
 	}
 	must(t, fast.Apply(ctx))
 	if fenced, ok := errors.AsType[*tally.FencedError](slow.Apply(ctx)); !ok || fenced.Outcome != "completed" {
-		t.Errorf("%+v", fenced)
+		t.Errorf("got the error %+v", fenced)
 	}
 	expire := func(at time.Time) (made bool, next time.Time) {
 		d := need(k.m.Queue().Decide(ctx, at))

@@ -58,7 +58,7 @@ func daemonsOverdue(t *testing.T, st *tally.Store) {
 		t.Errorf("a second look: %v, next %v", made, next)
 	}
 	if mail := inboxAll(t, st, "late-a"); len(mail) != 2 || mail[1].Type != tavern.TypeMalfunction || mail[1].Malfunction != tavern.MalfunctionOverdue {
-		t.Errorf("%+v", mail)
+		t.Errorf("got %+v", mail)
 	}
 }
 
@@ -83,7 +83,7 @@ func daemonsRefused(t *testing.T, st *tally.Store) {
 		t.Errorf("decisions about a seen message: %v", made)
 	}
 	if mail := inboxAll(t, st, "shut-a"); len(mail) != 1 || mail[0].Malfunction != tavern.MalfunctionRefused {
-		t.Errorf("%+v", mail)
+		t.Errorf("got %+v", mail)
 	}
 }
 
@@ -110,12 +110,12 @@ func daemonsGone(t *testing.T, st *tally.Store) {
 	must(t, err)
 	must(t, tavern.InboxOf(st, "left-c").Archive(ctx, "its program is gone"))
 	if made, _ := daemonDecides(t, work, now.Add(time.Hour), delivery...); len(made) != 2 {
-		t.Errorf("%v", made)
+		t.Errorf("got %v", made)
 	}
 	n := inboxRecords(t, st)
 	daemonDecides(t, daemonScan(st), now.Add(2*time.Hour), delivery...)
 	if mail := inboxAll(t, st, "left-a"); len(mail) != 3 || mail[1].Malfunction != tavern.MalfunctionGone || mail[2].Malfunction != tavern.MalfunctionGone || inboxRecords(t, st) != n {
-		t.Errorf("%+v", mail)
+		t.Errorf("got %+v", mail)
 	}
 }
 
@@ -198,7 +198,7 @@ func daemonsFlow(t *testing.T, st *tally.Store) {
 		t.Errorf("%v, %v", made, next)
 	}
 	if made, _ := daemonDecides(t, work, c.Until, dispatch...); len(made) != 1 {
-		t.Errorf("%v", made)
+		t.Errorf("got %v", made)
 	}
 	flowIs(t, f, "build", 2, "")
 	must(t, f.Move(ctx, "test"))
@@ -206,7 +206,7 @@ func daemonsFlow(t *testing.T, st *tally.Store) {
 	must(t, child.Fail(ctx, "red"))
 	// The flow that the state started failed, and no worker drives this one.
 	if made, _ := daemonDecides(t, work, need(st.LogTime(ctx)).Add(time.Second), dispatch...); len(made) != 1 {
-		t.Errorf("%v", made)
+		t.Errorf("got %v", made)
 	}
 	flowIs(t, f, "triage", 4, "")
 }
@@ -282,7 +282,7 @@ func daemonsExpired(t *testing.T, st *tally.Store) {
 		t.Error(diff)
 	}
 	if list, _, err := other.List(ctx, projector.DocumentQuery{Deleted: true}); err != nil || len(list) != 1 || !list[0].Deleted || list[0].Reason != tavern.ReasonExpired {
-		t.Errorf("due in another namespace: %+v, error %v", list, err)
+		t.Errorf("the deleted documents of another namespace are %+v, error %v", list, err)
 	}
 	n := inboxRecords(t, st)
 	daemonDecides(t, work, until.AddDate(1, 0, 0), janitor...)
@@ -317,6 +317,6 @@ func TestDaemonsByName(t *testing.T) {
 		t.Errorf("%v, %v", made, next)
 	}
 	if list := daemonOrphans(t, work); len(list) != 1 || fmt.Sprint(list[0].Subject) != "document/overlay/"+a.ID()+"=2Fx" {
-		t.Errorf("%v", list)
+		t.Errorf("got %v", list)
 	}
 }

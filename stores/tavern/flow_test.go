@@ -238,7 +238,7 @@ func flowFences(t *testing.T, st *tally.Store) {
 	c := need(f.Claim(ctx, "w", time.Hour))
 	held := flowRefused[*tally.LeaseError](t, st, "a second worker", func() error { return second(f.Claim(ctx, "stopped", 0)) })
 	if held != nil && (held.Lease.Holder != "w" || !held.Lease.Until.Equal(c.Until)) {
-		t.Errorf("the flow is held by %+v until %v", held, c.Until)
+		t.Errorf("the flow is held by %+v, want until %v", held, c.Until)
 	}
 	for what, do := range late(stopped) {
 		flowRefused[*tally.FencedError](t, st, what+" after another claim", do)
@@ -327,7 +327,7 @@ func flowFromLog(t *testing.T, st *tally.Store) {
 		t.Errorf("kind %s: %s", o.Ledger().Kind, diff)
 	}
 	if _, err := st.Session("flow/fresh").PlanRewind(ctx, "#1", ""); err == nil {
-		t.Error("a flow was rewound")
+		t.Error("a rewind of a flow was planned")
 	}
 }
 

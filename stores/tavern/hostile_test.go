@@ -165,7 +165,7 @@ func TestHostileEvents(t *testing.T) {
 		}
 		must(t, need(other.TryClaim(ctx, "w")).Finish(ctx, nil))
 		if s := need(other.Get(ctx, "a")); s.State != tavern.ItemDone {
-			t.Errorf("%+v", s)
+			t.Errorf("got %+v", s)
 		}
 		if strings.HasSuffix(t.Name(), "local") {
 			hostileView(ctx, t, st, dir, me)

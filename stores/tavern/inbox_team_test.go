@@ -110,7 +110,7 @@ func inboxConsume(ctx context.Context, t *testing.T, st *tally.Store, receiver s
 			}
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, log.ErrConflict) && !errors.Is(err, log.ErrUnknown) {
-			t.Errorf("%s: %v", receiver, err)
+			t.Errorf("%s: got the error %v", receiver, err)
 			return
 		}
 	}

@@ -122,7 +122,7 @@ func inboxAnswers(t *testing.T, st *tally.Store) {
 		inboxRefused(t, st, tavern.ErrReceiver, func() error {
 			_, err := tavern.InboxOf(st, "late-"+status).Send(ctx, inboxNote("boss", "x"))
 			if e, ok := errors.AsType[*tavern.ReceiverError](err); !ok || e.Status != status || errors.Is(err, tally.ErrNotFound) {
-				t.Errorf("%s: %v", status, err)
+				t.Errorf("%s: got the error %v", status, err)
 			}
 			return err
 		})
@@ -451,7 +451,7 @@ func inboxNeeds(t *testing.T, st *tally.Store) {
 		inboxRefused(t, st, nil, func() error {
 			_, err := in.Send(ctx, m)
 			if wrong, ok := errors.AsType[*events.InvalidError](err); !ok || !strings.Contains(wrong.Field, strings.TrimPrefix(field, "data.")) {
-				t.Errorf("%s: %v", field, err)
+				t.Errorf("%s: got the error %v", field, err)
 			}
 			return err
 		})

@@ -65,7 +65,7 @@ func TestKeys(t *testing.T) {
 			}
 		}
 		if short := longName('x', 200); !tavern.VendorFolder(short, short) || tavern.VendorFolder(short+"-1", short) {
-			t.Error("a key of 200 characters does not have to be the folder's whole name")
+			t.Error("VendorFolder does not require the whole name for a key of 200 characters")
 		}
 	})
 }

@@ -79,7 +79,7 @@ func TestLayers(t *testing.T) {
 			defer out.Close()
 			report := need(layouts.Export(ctx, tavern.LayerOnly(st, tavern.LayerProject), lifeForm{}, out, layouts.ExportOptions{All: true, Any: true}))
 			if report.Sessions != 3 {
-				t.Errorf("%+v", report)
+				t.Errorf("got %+v", report)
 			}
 		})
 		t.Run("D-23 a document of the project does not link to what is personal", func(t *testing.T) {

@@ -171,7 +171,7 @@ func lifeArchived(t *testing.T, st *tally.Store) {
 		asked := server.asked
 		_, err := l.Resume(t.Context(), server.probe)
 		if missing, ok := errors.AsType[*tavern.NoTranscriptError](err); !ok || !missing.Archived || server.asked != asked {
-			t.Errorf("%s: %v", session, err)
+			t.Errorf("%s: got the error %v", session, err)
 		}
 		if got := life.Resumable(); got.Never == "" {
 			t.Errorf("%s: resumable: %s", session, got)

@@ -184,7 +184,7 @@ func TestLiveFolder(t *testing.T) {
 				}
 				location := need(taverndir.Layout{}.Location(ctx, m.Store, layouts.Root{Name: ".tavern"}, entry))
 				if at, err := os.Stat(filepath.Join(m.dir, location.Path)); err != nil || at.IsDir() != location.Folder {
-					t.Errorf("%s: %v", info.Subject, err)
+					t.Errorf("%s: got the error %v", info.Subject, err)
 				}
 				found++
 			}
@@ -254,13 +254,13 @@ func TestLiveFolder(t *testing.T) {
 			t.Error(diff)
 		}
 		if h := need(m.Documents().History(ctx, "doc", "a", 0, 0)); len(h) != 2 || h[0].Offset != base && h[1].Offset != base {
-			t.Errorf("%+v", h)
+			t.Errorf("got %+v", h)
 		}
 		had := agentRecords(ctx, m.Store)
 		m.settle()
 		m.settle()
 		if n := agentRecords(ctx, m.Store); n != had {
-			t.Errorf("the export added %d records", n-had)
+			t.Errorf("the files added %d records", n-had)
 		}
 		m.write("docs/a.md", "by hand")
 		m.put("a", "by the log") // at the same time
@@ -310,7 +310,7 @@ func TestLiveFolder(t *testing.T) {
 			t.Errorf("the item %s was claimed a second time", c.Item.ID)
 		}
 		if counts := need(other.Counts(ctx)); counts[tavern.ItemReady] != 0 || counts[tavern.ItemClaimed] != 1 {
-			t.Errorf("%v", counts)
+			t.Errorf("got %v", counts)
 		}
 		layouttest.MustEqual(t, layouttest.ReadLive(t, one.dir), layouttest.ReadLive(t, two.dir))
 		if kept := two.docs("conflict"); len(kept) > 0 {
@@ -355,7 +355,7 @@ func TestLiveFolder(t *testing.T) {
 		personal := need(m.In(events.PersonalNamespace))
 		need(personal.Documents().Save(ctx, "doc", "mine", tally.Write{Data: []byte("canary of a person")}))
 		if err := personal.KeepFiles(ctx, "tavern", t.TempDir()); !isPersonal(err) {
-			t.Errorf("%v", err)
+			t.Errorf("got the error %v", err)
 		}
 		files := layouttest.ReadLive(t, m.dir)
 		for name, text := range files {

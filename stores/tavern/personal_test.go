@@ -148,7 +148,7 @@ func personalSettings(t *testing.T, p *tavern.Personal) {
 	}
 	for what, err := range map[string]error{"a reserved key": p.SetSetting(ctx, "com.tavern.agents", events.Raw("[]")), "no JSON": p.SetSetting(ctx, "x", events.Raw("{")), "no key": p.SetSetting(ctx, "", events.Raw("1"))} {
 		if _, ok := errors.AsType[*events.InvalidError](err); !ok {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: got the error %v", what, err)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func personalRefused(t *testing.T, st *tally.Store) {
 	for what, err := range map[string]error{"a session id": p.SetProjectSession(ctx, "/srv/bakery", "one"), "an agent": p.AddAgent(ctx, tavern.PersistedAgent{ID: "a"}), "reading": reading,
 		"a turn": session, "a document": document, "several parts": several, "a large value": func() error { _, err := inside.PutBlob(ctx, []byte("mine")); return err }()} {
 		if _, ok := errors.AsType[*events.PersonalError](err); !ok {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: got the error %v", what, err)
 		}
 	}
 	for info, err := range st.Log.Subjects(ctx, "", "") {

@@ -245,7 +245,7 @@ func TestQueueFencing(t *testing.T) {
 	for _, c := range fast[:20] {
 		s := need(q.Get(ctx, c.Item.ID))
 		if string(s.History[1].Result) != `"fast"` || len(s.History[0].Stale) != 1 || string(s.History[0].Stale[0].Result) != `"slow"` {
-			t.Errorf("%+v", s)
+			t.Errorf("got %+v", s)
 		}
 	}
 }
@@ -297,14 +297,14 @@ func TestQueueLies(t *testing.T) {
 	lie(&events.RunFinished{Run: events.RunRef{Kind: "item", ID: "b"}, Outcome: "completed", Result: events.Raw("4"), Fence: c.Fence})
 	lie(&events.RunProgressed{Run: run, Kind: "released", LeaseUntil: new(int64)})
 	if s := need(q.Get(ctx, "a")); s.State != tavern.ItemClaimed || s.Worker != "honest" || s.Fence != c.Fence {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v", s)
 	}
 	must(t, c.Finish(ctx, []byte("5")))
 	if _, err := q.Resume(ctx, "a", c.Fence); !errors.Is(err, log.ErrConflict) {
 		t.Error(err)
 	}
 	if s := need(q.Get(ctx, "a")); s.State != tavern.ItemDone || string(s.History[0].Result) != "5" {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v", s)
 	}
 	// The session of an item has records before the item is queued.
 	need(st.Session(projector.ItemSession("lies", "b")).AppendTurns(ctx, events.MainThread, []byte("1")))
@@ -315,7 +315,7 @@ func TestQueueLies(t *testing.T) {
 		need(st.Session(q.Subject().ID).Append(ctx, log.Any, &events.TurnAppended{Entries: []events.Entry{{Thread: events.MainThread, Turn: events.Raw("1"), Meta: events.Raw(meta)}}}))
 	}
 	if empty := queueNone(t, q); empty.Claimed+empty.Waiting+empty.Dead != 0 {
-		t.Errorf("%+v", empty)
+		t.Errorf("got %+v", empty)
 	}
 }
 
@@ -353,7 +353,7 @@ func TestQueueDecides(t *testing.T) {
 	queueJump(t, st, clock, 2*time.Minute)
 	one, other := decide(), decide()
 	if len(one.Ends) != 1 || !one.Next.Equal(due) {
-		t.Fatalf("%+v", one)
+		t.Fatalf("got %+v", one)
 	}
 	before := queueHead(t, st)
 	for _, d := range []tavern.QueueDecision{one, other, one} {
@@ -365,9 +365,9 @@ func TestQueueDecides(t *testing.T) {
 		t.Errorf("the work was decided %d times", n)
 	}
 	if s := need(q.Get(ctx, "i0000")); s.Outcome != projector.OutcomeDead || s.History[0].Error != "the lease of w was over" {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v", s)
 	}
 	if d := decide(); len(d.Ends) != 0 {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v", d)
 	}
 }

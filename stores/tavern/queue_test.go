@@ -152,7 +152,7 @@ func queueLease(t *testing.T, st *tally.Store) {
 		t.Errorf("the item was free again after %v", took)
 	}
 	if second.Attempt != 2 || second.Fence <= first.Fence || string(second.Item.Body) != "text" {
-		t.Errorf("%+v", second)
+		t.Errorf("got %+v", second)
 	}
 	if _, err := first.Renew(ctx); !errors.Is(err, log.ErrConflict) {
 		t.Errorf("renew a lost claim: %v", err)
@@ -176,7 +176,7 @@ func queueLease(t *testing.T, st *tally.Store) {
 		history = append(history, fmt.Sprint(a.Worker, " ", a.Outcome, " ", string(a.Result)))
 	}
 	if want := []string{"w1 lost ", "w2 released ", `w3 completed {"ok": true}`}; !slices.Equal(history, want) || s.State != tavern.ItemDone {
-		t.Errorf("%s: %q", s.State, history)
+		t.Errorf("%s: got %q", s.State, history)
 	}
 }
 
@@ -220,7 +220,7 @@ func queueOrder(t *testing.T, st *tally.Store) {
 	want := []string{"high ready", "after waiting", "mid ready", "mid2 ready", "low ready", "due waiting", "then waiting"}
 	list, next := queueList(t, q, tavern.ListQuery{})
 	if !slices.Equal(queueIDs(list), want) || next != "" {
-		t.Errorf("the list is %q, the next item %q", queueIDs(list), next)
+		t.Errorf("the list is %q, the token of the next page %q", queueIDs(list), next)
 	}
 	if !slices.Equal(list[1].Waits, []string{"low", "never"}) {
 		t.Errorf("the second item waits for %q", list[1].Waits)
@@ -252,7 +252,7 @@ func queueOrder(t *testing.T, st *tally.Store) {
 		}
 		list, _ = queueList(t, q, tavern.ListQuery{States: []tavern.ItemState{tavern.ItemDone, tavern.ItemClaimed}})
 		if got := queueIDs(list); !slices.Equal(got, []string{"low claimed", "high done", "mid done", "mid2 done"}) {
-			t.Errorf("the finished items are %q", got)
+			t.Errorf("the list is %q", got)
 		}
 		tavern.ForgetQueues(st)
 	}
@@ -276,7 +276,7 @@ func queueForgotten(t *testing.T, st *tally.Store) {
 	need(handle().Enqueue(ctx, tavern.Item{ID: "a", Body: []byte("[1]")}))
 	need(handle().Enqueue(ctx, tavern.Item{ID: "b", After: []string{"a"}}))
 	if c := need(handle().TryClaim(ctx, "w")); c.Item.ID != "a" || c.Attempt != 1 {
-		t.Errorf("%+v", c)
+		t.Errorf("got %+v", c)
 	}
 	fence := need(handle().Get(ctx, "a")).Fence
 	claim := func() *tavern.Claim { return need(handle().Resume(ctx, "a", fence)) }
@@ -286,7 +286,7 @@ func queueForgotten(t *testing.T, st *tally.Store) {
 	}
 	must(t, claim().Fail(ctx, "first", true))
 	if _, err := handle().Resume(ctx, "a", fence); !errors.Is(err, log.ErrConflict) {
-		t.Errorf("renew an ended claim: %v", err)
+		t.Errorf("resume an ended claim: %v", err)
 	}
 	c := need(handle().Next(ctx, "w"))
 	if c.Attempt != 2 || queueNone(t, handle()).Waiting != 1 {
@@ -295,18 +295,18 @@ func queueForgotten(t *testing.T, st *tally.Store) {
 	tavern.ForgetQueues(st)
 	must(t, c.Fail(ctx, "second", true))
 	if empty := queueNone(t, handle()); empty.Dead != 1 || empty.Waiting != 1 || empty.OnEmpty != "sleep" {
-		t.Errorf("%+v", empty)
+		t.Errorf("got %+v", empty)
 	}
 	must(t, handle().Requeue(ctx, "a"))
 	c = need(handle().Next(ctx, "w"))
 	must(t, c.Finish(ctx, nil))
 	c = need(handle().Next(ctx, "w")) // a cache that begins now does not have the item a, which is done
 	if c.Item.ID != "b" || c.Attempt != 1 {
-		t.Errorf("%+v", c)
+		t.Errorf("got %+v", c)
 	}
 	need(handle().Enqueue(ctx, tavern.Item{ID: "c", After: []string{"a"}})) // which is done and not in the cache
 	if c := need(handle().TryClaim(ctx, "w")); c.Item.ID != "c" || !slices.Equal(c.Item.After, []string{"a"}) {
-		t.Errorf("%+v", c)
+		t.Errorf("got %+v", c)
 	}
 }
 
@@ -320,16 +320,16 @@ func queueLate(t *testing.T, st *tally.Store) {
 	for range 2 { // the second time is the same event
 		fenced, ok := errors.AsType[*tally.FencedError](slow.Finish(ctx, []byte(`"slow"`)))
 		if !ok || fenced.Have != fast.Fence || fenced.Holder != "fast" || fenced.Fence != slow.Fence || fenced.Stale == 0 {
-			t.Errorf("%+v", fenced)
+			t.Errorf("got %+v", fenced)
 		}
 	}
 	must(t, fast.Finish(ctx, []byte(`"fast"`)))
 	if fenced, ok := errors.AsType[*tally.FencedError](slow.Fail(ctx, "after all", false)); !ok || fenced.Outcome != "completed" {
-		t.Errorf("%+v", fenced)
+		t.Errorf("got the error %+v", fenced)
 	}
 	s := need(q.Get(ctx, "a"))
 	if len(s.History) != 2 || s.History[0].Outcome != "lost" || len(s.History[0].Stale) != 2 || string(s.History[0].Stale[0].Result) != `"slow"` || string(s.History[1].Result) != `"fast"` {
-		t.Errorf("%+v", s.History)
+		t.Errorf("got %+v", s.History)
 	}
 }
 
@@ -344,22 +344,22 @@ func queueDead(t *testing.T, st *tally.Store) {
 	need(q.Next(ctx, "gone")) // reports nothing
 	time.Sleep(50 * time.Millisecond)
 	if empty := queueNone(t, q); empty.Dead != 1 || empty.Waiting != 1 {
-		t.Errorf("%+v", empty)
+		t.Errorf("got %+v", empty)
 	}
 	list, _ := queueList(t, q, tavern.ListQuery{States: []tavern.ItemState{tavern.ItemDead}})
 	if len(list) != 1 || list[0].Outcome != projector.OutcomeDead {
-		t.Fatalf("%+v", list)
+		t.Fatalf("got %+v", list)
 	}
 	var history []string
 	for _, a := range list[0].History {
 		history = append(history, fmt.Sprint(a.Number, a.Outcome, a.Error))
 	}
 	if want := []string{"1failedcause 0", "2failedcause 1", "3stopped:deadthe lease of gone was over"}; !slices.Equal(history, want) {
-		t.Errorf("%q", history)
+		t.Errorf("got %q", history)
 	}
 	must(t, q.Requeue(ctx, "a"))
 	if wrong, ok := errors.AsType[*tavern.ItemStateError](q.Requeue(ctx, "a")); !ok || wrong.Have != tavern.ItemReady {
-		t.Errorf("%+v", wrong)
+		t.Errorf("got the error %+v", wrong)
 	}
 	if err := q.Requeue(ctx, "z"); !errors.Is(err, tally.ErrNotFound) {
 		t.Error(err)
@@ -370,11 +370,11 @@ func queueDead(t *testing.T, st *tally.Store) {
 	}
 	must(t, c.Fail(ctx, "for good", false))
 	if s := need(q.Get(ctx, "a")); s.State != tavern.ItemDead || s.Outcome != "failed" || s.History[3].Error != "for good" {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v", s)
 	}
 	must(t, q.Configure(ctx, tavern.QueueSettings{Dead: "pass"}))
 	if c := need(q.Next(ctx, "w")); c.Item.ID != "b" {
-		t.Errorf("%+v", c.Item)
+		t.Errorf("got %+v", c.Item)
 	}
 }
 
@@ -384,11 +384,11 @@ func queueInstruction(t *testing.T, st *tally.Store) {
 	for n := range 10 {
 		want := fmt.Sprint("instruction ", n)
 		if got := queueNone(t, q).OnEmpty; n == 0 && got != "idle" {
-			t.Errorf("%q", got)
+			t.Errorf("got %q", got)
 		}
 		must(t, tavern.QueueOf(st, "empty").Configure(ctx, tavern.QueueSettings{OnEmpty: want}))
 		if got := queueNone(t, q).OnEmpty; got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
@@ -404,7 +404,7 @@ func queueRewind(t *testing.T, st *tally.Store) {
 		_, _, fork := s.Fork(ctx, "head", "")
 		for _, err := range []error{plan, fork} {
 			if _, refused := errors.AsType[*tally.KindError](err); !refused {
-				t.Errorf("%s: %v", id, err)
+				t.Errorf("%s: got the error %v", id, err)
 			}
 		}
 		o := need(s.Outline(ctx))
@@ -412,7 +412,7 @@ func queueRewind(t *testing.T, st *tally.Store) {
 	}
 	list, _ := queueList(t, q, tavern.ListQuery{})
 	if got := queueIDs(list); !slices.Equal(got, []string{"a claimed", "b ready"}) {
-		t.Errorf("%q", got)
+		t.Errorf("got %q", got)
 	}
 	must(t, c.Finish(ctx, nil))
 }
@@ -427,10 +427,10 @@ func queueSerial(t *testing.T, st *tally.Store) {
 	}
 	fast := need(q.Next(ctx, "w2"))
 	if fast.Item.ID != "a" || fast.Attempt != 2 {
-		t.Errorf("%+v", fast)
+		t.Errorf("got %+v", fast)
 	}
 	if fenced, ok := errors.AsType[*tally.FencedError](slow.Finish(ctx, nil)); !ok || fenced.Holder != "w2" || fenced.Stale == 0 {
-		t.Errorf("%+v", fenced)
+		t.Errorf("got the error %+v", fenced)
 	}
 	need(q.Enqueue(ctx, tavern.Item{ID: "d"})) // does not conflict
 	must(t, fast.Finish(ctx, nil))
@@ -438,12 +438,12 @@ func queueSerial(t *testing.T, st *tally.Store) {
 	for _, id := range []string{"b", "c", "d"} {
 		c := need(q.Next(ctx, "w"))
 		if c.Item.ID != id {
-			t.Errorf("%s, want %s", c.Item.ID, id)
+			t.Errorf("got %s, want %s", c.Item.ID, id)
 		}
 		must(t, c.Fail(ctx, "no\xff", false))
 	}
 	if s := need(q.Get(ctx, "a")); s.State != tavern.ItemDone || len(s.History) != 2 || len(s.History[0].Stale) != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v", s)
 	}
 	list, _ := queueList(t, q, tavern.ListQuery{})
 	if got := queueIDs(list); !slices.Equal(got, []string{"b dead", "c dead", "d dead"}) || list[0].History[0].Error != "no\ufffd" {
@@ -514,7 +514,7 @@ func TestQueueFaults(t *testing.T) {
 		call("Finish", 1, func() error { return c.Finish(ctx, []byte("1")) })
 		call("Finish, the same", 0, func() error { return c.Finish(ctx, []byte("1")) })
 		if s := need(q.Get(ctx, "a")); s.State != tavern.ItemDone || len(s.History) != 4 {
-			t.Errorf("%+v", s)
+			t.Errorf("got %+v", s)
 		}
 	})
 }

@@ -87,7 +87,7 @@ func TestTranscriptLines(t *testing.T) {
 			t.Errorf("the sessions are %+v", list)
 		}
 		if _, err := r.Session(t.Context(), "x"); !errors.Is(err, tally.ErrNotFound) {
-			t.Errorf("get by the id: %v", err)
+			t.Errorf("get an unknown id: %v", err)
 		}
 	})
 }
@@ -185,10 +185,10 @@ func TestTranscriptLists(t *testing.T) {
 	t.Run("D-29 no folder", func(t *testing.T) {
 		r := tavern.TranscriptsOf(filepath.Join(dir, "nowhere"))
 		if list, err := r.Projects(t.Context()); len(list) != 0 || err != nil {
-			t.Errorf("%v, %v", list, err)
+			t.Errorf("got %v, error %v", list, err)
 		}
 		if list, err := r.Sessions(t.Context(), "/a/b-c"); len(list) != 0 || err != nil {
-			t.Errorf("%v, %v", list, err)
+			t.Errorf("got %v, error %v", list, err)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "nowhere")); !os.IsNotExist(err) {
 			t.Error("a read created the folder")
@@ -205,7 +205,7 @@ func TestTranscriptsAlone(t *testing.T) {
 	t.Run("D-26 from the local transcript only", func(t *testing.T) {
 		s := need(r.Latest(t.Context(), "/a"))
 		if list := lifeMessages(t, r, s); s.From != "direct: vendor file" || len(list) != 1 || list[0].Content != "ho" {
-			t.Errorf("%+v: %+v", s, list)
+			t.Errorf("%+v: got %+v", s, list)
 		}
 	})
 	t.Run("D-54 no store is opened and nothing is written", func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestTranscriptFolderClosed(t *testing.T) {
 	t.Cleanup(func() { must(t, os.Chmod(closed, 0o700)) })
 	list, err := tavern.TranscriptsOf(dir).Projects(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "-a") || len(list) != 1 || list[0].Path != "/b" {
-		t.Errorf("%v: %+v", err, list)
+		t.Errorf("%v: got %+v", err, list)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestTranscriptLongLine(t *testing.T) {
 	list := lifeMessages(t, r, s)
 	runtime.ReadMemStats(&after)
 	if s.TooLong != 1 || s.Lines != 3 || len(list) != 2 || list[1].Content != "after" {
-		t.Errorf("%+v: %+v", s, list)
+		t.Errorf("%+v: got %+v", s, list)
 	}
 	if took := int64(after.Sys) - int64(before.Sys); took > 200<<20 {
 		t.Errorf("reading took %d MiB", took>>20)
@@ -363,15 +363,15 @@ func FuzzTranscriptLine(f *testing.F) {
 		}
 		for m := range tavern.ParseTranscriptLine(line) {
 			if m.ID == "" || !slices.Contains([]string{"user", "assistant", "system"}, m.Role) {
-				t.Errorf("%q: %+v", line, m)
+				t.Errorf("%q: got %+v", line, m)
 			}
 			for _, b := range m.Blocks {
 				if !bytes.Contains(line, b.Raw) || !bytes.Contains(line, b.Input) {
-					t.Errorf("%q: %+v", line, b)
+					t.Errorf("%q: got %+v", line, b)
 				}
 			}
 			if !bytes.Contains(line, m.Raw) {
-				t.Errorf("%q: %q", line, m.Raw)
+				t.Errorf("%q: got %q", line, m.Raw)
 			}
 		}
 	})

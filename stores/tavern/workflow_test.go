@@ -83,7 +83,7 @@ func workflowRefusals(t *testing.T, st *tally.Store) {
 		} {
 			e := flowRefused[*events.InvalidError](t, st, what, do)
 			if e != nil && (e.Field != want[0] || !strings.HasPrefix(e.Reason, want[1])) {
-				t.Errorf("%s: %v, want %v", what, e, want)
+				t.Errorf("%s: got %v, want %v", what, e, want)
 			}
 		}
 		if e, ok := errors.AsType[*events.InvalidError](tavern.CheckWorkflow([]byte(data), "")); !ok || e.Field != want[0] {
@@ -149,7 +149,7 @@ func workflowHostile(t *testing.T, st *tally.Store) {
 	})
 	need(w.Create(ctx, "dangling", []byte(`{"initial":"a","states":{"a":{"to":["z"],"flow":"nowhere"},"z":{"end":true}}}`)))
 	if _, err := w.Start(ctx, "dangling", tavern.FlowOptions{ID: "dangling"}); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("read a missing flow: %v", err)
+		t.Errorf("start the template dangling: %v", err)
 	}
 	for _, id := range []string{"a#1", "\xff", strings.Repeat("x", 508)} {
 		flowRefused[*events.InvalidError](t, st, "the id "+id, func() error { return second(w.Start(ctx, "large", tavern.FlowOptions{ID: id})) })

@@ -63,7 +63,7 @@ func (w *wire) prompt(session, text string) int {
 	return w.ask("session/prompt", fmt.Sprintf(`{"sessionId":%q,"prompt":[{"type":"text","text":%q}]}`, session, text))
 }
 
-func tell(t transcripts.T, w *wire) *transcripts.Log {
+func storeLines(t transcripts.T, w *wire) *transcripts.Log {
 	l := transcripts.New(t, acp.Agent{})
 	l.Append(file, w.Bytes())
 	return l
@@ -99,16 +99,16 @@ func TestTurn(t *testing.T) {
 	w.chunk("s1", "message", "Gu")
 	w.chunk("s1", "message", "lls.")
 	w.answer(id, `{"stopReason":"end_turn","usage":{"inputTokens":10,"outputTokens":5,"thoughtTokens":2,"cachedReadTokens":4,"totalTokens":17}}`)
-	l := tell(t, &w)
+	l := storeLines(t, &w)
 	want := "user: What flies here?\nassistant thinks: It is white.\nassistant calls: Look\ntool answers: Lookgulls\nassistant thinks: Gulls!\nassistant: Gulls."
 	if got := screen(t, l, "acp/gull/s1"); got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	var deltas string
 	for i, p := range transcripts.Payloads[*events.RunProgressed](l) {
 		deltas += string(p.Delta)
 		if p.Seq != int64(i+1) || p.Turn != l.Live("acp/gull/s1", "main")[1].ID {
-			t.Errorf("%+v", p)
+			t.Errorf("got %+v", p)
 		}
 	}
 	if deltas != `"It is ""white.""Gulls!""Gu""lls."` {
@@ -116,11 +116,11 @@ func TestTurn(t *testing.T) {
 	}
 	end := transcripts.Payloads[*events.RunFinished](l)
 	if len(end) != 1 || end[0].Outcome != "completed" || len(end[0].Usage) == 0 {
-		t.Errorf("%+v", end)
+		t.Errorf("got %+v", end)
 	}
 	cost := transcripts.Payloads[*events.CostAccrued](l)
 	if len(cost) != 1 || *cost[0].Tokens != (events.Tokens{Input: 6, Output: 7, Reasoning: 2, CacheRead: 4}) || *cost[0].Run != end[0].Run {
-		t.Errorf("%+v", cost)
+		t.Errorf("got %+v", cost)
 	}
 	s := l.Session("acp/gull/s1").Ledger
 	if s.Text("cwd") != "/home/ada/pier" || s.Text("project") != "pier" {
@@ -139,8 +139,8 @@ func TestOutcomes(t *testing.T) {
 		id := w.prompt("s1", "Go")
 		w.line(true, `{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s1"}}`)
 		w.line(false, `{"jsonrpc":"2.0","id":%d,%s}`, id, result)
-		if got := transcripts.Payloads[*events.RunFinished](tell(t, &w)); len(got) != 1 || got[0].Outcome != want {
-			t.Errorf("%s: %+v, want %s", result, got, want)
+		if got := transcripts.Payloads[*events.RunFinished](storeLines(t, &w)); len(got) != 1 || got[0].Outcome != want {
+			t.Errorf("%s: got %+v, want %s", result, got, want)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func TestPaid(t *testing.T) {
 	}
 	w.update("s1", `{"sessionUpdate":"usage_update","used":5,"size":9,"cost":{"amount":9,"currency":"EUR"}}`)
 	var got []string
-	for _, p := range transcripts.Payloads[*events.CostAccrued](tell(t, &w)) {
+	for _, p := range transcripts.Payloads[*events.CostAccrued](storeLines(t, &w)) {
 		got = append(got, string(p.USD))
 	}
 	if !slices.Equal(got, []string{"0.01", "0.025"}) {
@@ -195,7 +195,7 @@ func TestInterleavedLaw(t *testing.T) {
 		for _, s := range slices.Sorted(maps.Keys(open)) {
 			finish(s)
 		}
-		l := tell(rt, &w)
+		l := storeLines(rt, &w)
 		for _, s := range sessions {
 			if got := screen(rt, l, "acp/gull/"+s); got != strings.TrimSuffix(want[s], "\n") {
 				rt.Fatalf("screen of session %s:\n%s\nwant\n%s", s, got, want[s])
@@ -218,17 +218,17 @@ func TestRecorded(t *testing.T) {
 	for line := range bytes.Lines(content) {
 		w.line(line[0] == '>', "%s", bytes.TrimSpace(line[2:]))
 	}
-	l := tell(t, &w)
+	l := storeLines(t, &w)
 	want := "user: what is here\nassistant calls: search .\nassistant: Hello number 2 from a model that needs no network."
 	if got := screen(t, l, session); got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	plain := transcripts.New(t, acp.Agent{})
 	plain.Append(file, content)
 	for name, l := range map[string]*transcripts.Log{"recorded": l, "with arrows": plain} {
 		cost := transcripts.Payloads[*events.CostAccrued](l)
 		if len(cost) != 1 || *cost[0].Tokens != (events.Tokens{Input: 1800, Output: 40}) || cost[0].Model != "gemini-2.5-flash" {
-			t.Errorf("%s: %+v", name, cost)
+			t.Errorf("%s: got %+v", name, cost)
 		}
 		if n := len(l.Lines); n != 10 {
 			t.Errorf("%s: got %d lines", name, n)
@@ -263,8 +263,8 @@ func FuzzLine(f *testing.F) {
 		f.Add([]byte(lines))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		var told [2]string
-		for i := range told {
+		var results [2]string
+		for i := range results {
 			l := transcripts.New(t, acp.Agent{})
 			l.Append(file, content)
 			l.Quiet()
@@ -272,15 +272,15 @@ func FuzzLine(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told[i] = string(raw)
+			results[i] = string(raw)
 			for _, m := range l.Lines {
 				if m.Thread != agents.Main && m.Thread != agents.Log {
 					t.Fatalf("got a line in the thread %q", m.Thread)
 				}
 			}
 		}
-		if told[0] != told[1] {
-			t.Fatalf("equal lines have two results:\n%s\nand\n%s", told[0], told[1])
+		if results[0] != results[1] {
+			t.Fatalf("equal lines have two results:\n%s\nand\n%s", results[0], results[1])
 		}
 	})
 }

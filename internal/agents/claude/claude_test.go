@@ -13,14 +13,14 @@ import (
 	"github.com/tallylog/tally/internal/agents/claude"
 )
 
-// told is a folded file.
-type told struct {
+// foldedFile is a file whose lines were folded.
+type foldedFile struct {
 	lines []agents.Meaning
 	quiet []agents.Fact
 }
 
-// tell folds the lines of a file, which end in newlines. It checks that all facts can be stored.
-func tell(t fataler, name, content string) told {
+// foldFile folds the lines of a file, which end in newlines. It checks that all facts can be stored.
+func foldFile(t fataler, name, content string) foldedFile {
 	t.Helper()
 	first, _, _ := strings.Cut(content, "\n")
 	f, ok := claude.Agent{}.File(name, []byte(first))
@@ -28,7 +28,7 @@ func tell(t fataler, name, content string) told {
 		t.Fatalf("%s is not a transcript", name)
 	}
 	fold := claude.Agent{}.Fold(f)
-	out := told{lines: tellOn(t, fold, 0, content)}
+	out := foldedFile{lines: foldFrom(t, fold, 0, content)}
 	out.quiet = fold.Quiet()
 	checkFacts(t, out.quiet)
 	if again := fold.Quiet(); len(again) > 0 {
@@ -37,8 +37,8 @@ func tell(t fataler, name, content string) told {
 	return out
 }
 
-// tellOn folds the lines from an offset on.
-func tellOn(t fataler, fold agents.Fold, at int64, content string) []agents.Meaning {
+// foldFrom folds the lines from an offset on.
+func foldFrom(t fataler, fold agents.Fold, at int64, content string) []agents.Meaning {
 	t.Helper()
 	var list []agents.Meaning
 	for line := range strings.Lines(content) {
@@ -94,7 +94,7 @@ func mustEncode(t fataler, p events.Payload) {
 }
 
 // facts returns all facts of a file in order: those before a line, those after it, and finally those of Quiet.
-func (d told) facts() []agents.Fact {
+func (d foldedFile) facts() []agents.Fact {
 	var list []agents.Fact
 	for _, m := range d.lines {
 		list = append(append(list, m.Before...), m.After...)
@@ -114,7 +114,7 @@ func of[P events.Payload](facts []agents.Fact) []P {
 }
 
 // rewinds returns the targets of the rewinds.
-func (d told) rewinds() []int64 {
+func (d foldedFile) rewinds() []int64 {
 	var list []int64
 	for _, f := range d.facts() {
 		if _, ok := f.Payload.(*events.SessionRewound); ok {
@@ -174,8 +174,10 @@ func (s *sheet) system(parent, subtype, rest string) string {
 	return s.entry("system", parent, fmt.Sprintf(`"subtype":%q%s`, subtype, rest))
 }
 
-// told folds the sheet as a session's own file.
-func (s *sheet) told(t fataler) told { return tell(t, "-home-ada-engine/s.jsonl", s.String()) }
+// folded folds the sheet as a session's own file.
+func (s *sheet) folded(t fataler) foldedFile {
+	return foldFile(t, "-home-ada-engine/s.jsonl", s.String())
+}
 
 func TestFiles(t *testing.T) {
 	const line = `{"sessionId":"5c03","isSidechain":true}`
@@ -196,10 +198,10 @@ func TestFiles(t *testing.T) {
 	} {
 		f, ok := claude.Agent{}.File(name, []byte(line))
 		if ok != (want.Session != "") {
-			t.Errorf("%s: %v", name, ok)
+			t.Errorf("%s: got %v", name, ok)
 		}
 		if want.Name = name; ok && f != want {
-			t.Errorf("%+v, want %+v", f, want)
+			t.Errorf("got %+v, want %+v", f, want)
 		}
 		if wants := (claude.Agent{}).Wants(name); ok && !wants {
 			t.Errorf("%s is a transcript, want that it is not", name)
@@ -225,7 +227,7 @@ func TestRoots(t *testing.T) {
 			env[name] = value
 		}
 		if got := strings.ReplaceAll(strings.Join(claude.Agent{}.Roots(func(name string) string { return env[name] }), " "), `\`, "/"); got != c.want {
-			t.Errorf("%s: %s, want %s", c.env, got, c.want)
+			t.Errorf("%s: got %s, want %s", c.env, got, c.want)
 		}
 	}
 }
@@ -259,7 +261,7 @@ func TestRewind(t *testing.T) {
 	third := s.prompt(end, "Second, best")
 	s.text(third, "m5", 4)
 	s.prompt("", "First, but better")
-	if got, want := s.told(t).rewinds(), []int64{endPos, endPos, 0}; !reflect.DeepEqual(got, want) {
+	if got, want := s.folded(t).rewinds(), []int64{endPos, endPos, 0}; !reflect.DeepEqual(got, want) {
 		t.Errorf("rewinds to %d, want %d", got, want)
 	}
 }
@@ -274,7 +276,7 @@ func TestNoRewindAtStart(t *testing.T) {
 	s.entry("assistant", out, `"message":{"role":"assistant","model":"<synthetic>","content":[{"type":"text","text":"No response requested."}]},"isApiErrorMessage":false`)
 	p := s.prompt(hook, "Now to work")
 	s.text(p, "m1", 1)
-	d := s.told(t)
+	d := s.folded(t)
 	if got := d.rewinds(); got != nil {
 		t.Errorf("rewinds to %d, want none", got)
 	}
@@ -308,7 +310,7 @@ func TestOddTrees(t *testing.T) {
 	s.line(`"type":"assistant","parentUuid":"b-p","uuid":"b-a","message":{"role":"assistant","model":"m","content":[]}`)
 	s.line(`"type":"assistant","parentUuid":"base","uuid":"late-b","message":{"role":"assistant","model":"m","content":[]}`)
 	s.line(`"type":"user","parentUuid":"base","uuid":"b-q","message":{"role":"user","content":"beside an answer"}`)
-	if got := s.told(t).rewinds(); !reflect.DeepEqual(got, []int64{late, hooked}) {
+	if got := s.folded(t).rewinds(); !reflect.DeepEqual(got, []int64{late, hooked}) {
 		t.Errorf("rewinds to %d, want %d", got, late)
 	}
 }
@@ -325,7 +327,7 @@ func TestCosts(t *testing.T) {
 	s.entry("assistant", c2, `"costUSD":0.0125,"message":{"role":"assistant","model":"claude-3","content":[],"usage":{"output_tokens":2,"input_tokens":-1,"cache_read_input_tokens":1e3}},"requestId":"req"`)
 	s.text(c2, "m2", 7)
 	var got []string
-	for _, c := range of[*events.CostAccrued](s.told(t).facts()) {
+	for _, c := range of[*events.CostAccrued](s.folded(t).facts()) {
 		if !events.IsUnique(c.Response) {
 			t.Errorf("B-11: the response id %q is not unique", c.Response)
 		}
@@ -334,7 +336,7 @@ func TestCosts(t *testing.T) {
 	}
 	want := []string{"m1 claude-opus-4-5 {3 40 0 100 20}  true reported\n", "req claude-3 {0 2 0 0 0} 0.0125 true reported\n", "m2 claude-opus-4-5 {3 7 0 100 20}  true reported\n"}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -344,8 +346,8 @@ func TestDollars(t *testing.T) {
 	} {
 		var s sheet
 		s.entry("assistant", "", `"costUSD":`+spelled+`,"message":{"id":"m","role":"assistant","model":"x","content":[],"usage":{"output_tokens":1}}`)
-		if c := of[*events.CostAccrued](s.told(t).facts()); len(c) != 1 || c[0].USD != want {
-			t.Errorf("%s: %+v, want %q", spelled, c, want)
+		if c := of[*events.CostAccrued](s.folded(t).facts()); len(c) != 1 || c[0].USD != want {
+			t.Errorf("%s: got %+v, want %q", spelled, c, want)
 		}
 	}
 }
@@ -384,11 +386,11 @@ func TestTurns(t *testing.T) {
 	s.WriteString(again)
 	want = append(want, p+" completed {}")
 	var got []string
-	for _, r := range of[*events.RunFinished](s.told(t).facts()) {
+	for _, r := range of[*events.RunFinished](s.folded(t).facts()) {
 		got = append(got, fmt.Sprint(r.Run.ID, " ", r.Outcome, " ", string(r.Result)))
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%q\nwant\n%q", got, want)
+		t.Errorf("got\n%q\nwant\n%q", got, want)
 	}
 }
 
@@ -400,18 +402,18 @@ func TestQuiet(t *testing.T) {
 	c := s.call(p, "m1", 1, "t")
 	f, _ := claude.Agent{}.File("-p/s.jsonl", nil)
 	fold := claude.Agent{}.Fold(f)
-	tellOn(t, fold, 0, s.String())
+	foldFrom(t, fold, 0, s.String())
 	if got := of[*events.RunFinished](fold.Quiet()); got != nil {
 		t.Errorf("the turn ended while a tool ran: %+v", got)
 	}
 	step := func(write func()) []agents.Fact {
 		from := s.Len()
 		write()
-		facts := told{lines: tellOn(t, fold, int64(from), s.String()[from:])}.facts()
+		facts := foldedFile{lines: foldFrom(t, fold, int64(from), s.String()[from:])}.facts()
 		return append(facts, fold.Quiet()...)
 	}
 	if got := of[*events.RunFinished](step(func() { c = s.text(s.result(c, "t"), "m2", 5) })); len(got) != 1 || got[0].Outcome != "completed" {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v", got)
 	}
 	facts := step(func() { s.text(c, "m2", 8) })
 	if got := of[*events.RunFinished](facts); len(got) != 1 {
@@ -440,7 +442,7 @@ func TestThreads(t *testing.T) {
 	s.WriteString(`{"type":"system","subtype":"x","uuid":"` + p + `"}` + "\n")
 	glued := `{"type":"assistant","uuid":"g","message":{"id":"mg","role":"assistant","model":"x","content":[]}}{"type":"custom-title","customTitle":"Wheels"}`
 	s.WriteString(glued + "\n" + strings.Split(glued, "}{")[0] + "}\n")
-	d := s.told(t)
+	d := s.folded(t)
 	var got []string
 	for _, m := range d.lines {
 		got = append(got, m.Thread+" "+m.ID+" "+m.Turn)
@@ -448,11 +450,11 @@ func TestThreads(t *testing.T) {
 	want := []string{"log  ", "main " + p + " " + p, "agent/side-1 side-1 side-1", "agent/side-1 side-2 m", "agent/ab side-3 side-3", "main q q", "log o ",
 		"log  ", "log  ", "log  ", "log  ", "log  ", "log  ", "main  mg", "main g mg"}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%q\nwant\n%q", got, want)
+		t.Errorf("got\n%q\nwant\n%q", got, want)
 	}
 	created := d.lines[0].Before[0].Payload.(*events.SessionCreated)
 	if created.Kind != "transcript" || created.CreatedAt != "2026-01-27T09:00:00Z" || len(d.lines[0].Before) != 1 {
-		t.Errorf("%+v", created)
+		t.Errorf("got %+v", created)
 	}
 	var set []string
 	for _, u := range of[*events.SessionUpdated](d.facts()) {
@@ -462,7 +464,7 @@ func TestThreads(t *testing.T) {
 	}
 	about := []string{`cwd="/home/ada/engine"`, `project="engine"`, `settings={"agent":"claude","version":"2.1.7","parser":1}`, `models=["x"]`, `title="Wheels"`}
 	if !reflect.DeepEqual(set, about) {
-		t.Errorf("%q\nwant\n%q", set, about)
+		t.Errorf("got\n%q\nwant\n%q", set, about)
 	}
 }
 
@@ -480,7 +482,7 @@ func TestTitles(t *testing.T) {
 	s.line(`"type":"tag","tag":"wheel"`)
 	s.line(`"type":"tag","tag":""`)
 	var got []string
-	for _, u := range of[*events.SessionUpdated](s.told(t).facts()) {
+	for _, u := range of[*events.SessionUpdated](s.folded(t).facts()) {
 		for _, f := range u.Set {
 			if f.Name == "title" || f.Name == "tag" {
 				got = append(got, string(f.Value))
@@ -488,22 +490,22 @@ func TestTitles(t *testing.T) {
 		}
 	}
 	if want := []string{`"newer"`, `"by the model"`, `"by me"`, `"wheel"`, `null`}; !reflect.DeepEqual(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 // A fork has copies of its parent's lines: it begins before the parent's first one.
 func TestFork(t *testing.T) {
 	const line = `{"type":"user","uuid":"u","parentUuid":null,"forkedFrom":{"sessionId":"parent","messageUuid":"p"},"timestamp":"2026-01-27T09:00:00Z","cwd":"C:\\work\\engine\\","message":{"role":"user","content":"x"}}`
-	created := tell(t, "-p/s.jsonl", line+"\n").lines[0].Before[0]
+	created := foldFile(t, "-p/s.jsonl", line+"\n").lines[0].Before[0]
 	want := agents.Position{Session: "claude/-p/parent", Stem: "parent"}
 	p := created.Payload.(*events.SessionCreated)
 	if created.Position == nil || *created.Position != want || p.Fork.Session != want.Session || p.Project != "engine" {
 		t.Errorf("%+v, %+v", created, p)
 	}
-	late := tell(t, "-p/s.jsonl", "{}\n"+line+"\n")
+	late := foldFile(t, "-p/s.jsonl", "{}\n"+line+"\n")
 	if p := of[*events.SessionCreated](late.facts())[0]; p.Fork != nil || p.CreatedAt != "" {
-		t.Errorf("%+v", p)
+		t.Errorf("got %+v", p)
 	}
 	if set := of[*events.SessionUpdated](late.facts())[0].Set.Text("forkedFrom"); set != want.Session {
 		t.Errorf("the fork's fields are %q", set)
@@ -517,10 +519,10 @@ func TestSubAgent(t *testing.T) {
 	s.text(p, "m1", 1)
 	s.prompt("", "Look better")
 	s.line(`"type":"custom-title","customTitle":"no"`)
-	d := tell(t, "-p/s/subagents/agent-ab.jsonl", s.String())
+	d := foldFile(t, "-p/s/subagents/agent-ab.jsonl", s.String())
 	for _, m := range d.lines {
 		if m.Thread != "agent/ab" {
-			t.Errorf("%+v", m)
+			t.Errorf("got %+v", m)
 		}
 	}
 	var types []string
@@ -528,7 +530,7 @@ func TestSubAgent(t *testing.T) {
 		types = append(types, f.Payload.EventType())
 	}
 	if want := []string{events.TypeSessionCreated, events.TypeCostAccrued}; !reflect.DeepEqual(types, want) {
-		t.Errorf("%q, want %q", types, want)
+		t.Errorf("got %q, want %q", types, want)
 	}
 }
 

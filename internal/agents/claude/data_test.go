@@ -105,7 +105,7 @@ func counted(facts []agents.Fact) (took map[string]events.Tokens, n int) {
 // rewinds, as in the recordings. Every turn that begins ends.
 func TestRecorded(t *testing.T) {
 	for name, content := range recorded(t) {
-		d := tell(t, name, content)
+		d := foldFile(t, name, content)
 		want := largest(t, content)
 		got, n := counted(d.facts())
 		if !maps.Equal(got, want) || n != len(want) {
@@ -146,12 +146,12 @@ func TestRecorded(t *testing.T) {
 func TestGrowth(t *testing.T) {
 	cuts, err := filepath.Glob(testkit.Data(t, "agents", "growth") + "/*.cuts")
 	if err != nil || len(cuts) == 0 {
-		t.Fatalf("%v, %v", cuts, err)
+		t.Fatalf("got %v, error %v", cuts, err)
 	}
 	for _, path := range cuts {
 		content := mustRead(t, strings.TrimSuffix(path, ".cuts")+".jsonl")
 		name := "-recorded/" + strings.TrimSuffix(filepath.Base(path), ".cuts") + ".jsonl"
-		whole := tell(t, name, content)
+		whole := foldFile(t, name, content)
 		f, _ := claude.Agent{}.File(name, nil)
 		straight, paused := claude.Agent{}.Fold(f), claude.Agent{}.Fold(f)
 		var lines []agents.Meaning
@@ -166,11 +166,11 @@ func TestGrowth(t *testing.T) {
 			if cut == len(content) {
 				end = cut // the last line has no end yet
 			}
-			lines = append(lines, tellOn(t, straight, int64(from), content[from:end])...)
-			facts = append(facts, told{tellOn(t, paused, int64(from), content[from:end]), paused.Quiet()}.facts()...)
+			lines = append(lines, foldFrom(t, straight, int64(from), content[from:end])...)
+			facts = append(facts, foldedFile{foldFrom(t, paused, int64(from), content[from:end]), paused.Quiet()}.facts()...)
 			from = end
 
-			version := tell(t, name, content[:end])
+			version := foldFile(t, name, content[:end])
 			if !reflect.DeepEqual(version.lines, lines) {
 				t.Errorf("%s: the facts of the first %d bytes differ from those of the growing file", name, end)
 			}
@@ -200,7 +200,7 @@ func outcomes(facts []agents.Fact) map[string]string {
 // Every line of a recorded file is in the log or in a conversation, and all messages are in a conversation.
 func TestRecordedThreads(t *testing.T) {
 	for name, content := range recorded(t) {
-		d, threads := tell(t, name, content), make(map[string]int)
+		d, threads := foldFile(t, name, content), make(map[string]int)
 		for i, line := range slices.Collect(strings.Lines(content)) {
 			isMessage := strings.Contains(line, `"type":"user","message"`) || strings.Contains(line, `"role":"assistant"`)
 			if thread := d.lines[i].Thread; isMessage && thread == agents.Log {

@@ -135,13 +135,13 @@ func play(t *rapid.T) (p *player, files map[string]string) {
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p, files := play(rt)
-		if got := tell(rt, "-p/s.jsonl", files["-p/s.jsonl"]).rewinds(); !slices.Equal(got, p.rewinds) {
+		if got := foldFile(rt, "-p/s.jsonl", files["-p/s.jsonl"]).rewinds(); !slices.Equal(got, p.rewinds) {
 			rt.Fatalf("rewinds to %d, want %d", got, p.rewinds)
 		}
 		files["-p/fork.jsonl"] = strings.ReplaceAll(files["-p/s.jsonl"], `"isSidechain":false`, `"isSidechain":false,"forkedFrom":{"sessionId":"s","messageUuid":"m"}`)
 		var facts []agents.Fact
 		for _, name := range rapid.Permutation(slices.Sorted(maps.Keys(files))).Draw(rt, "order") {
-			d := tell(rt, name, files[name])
+			d := foldFile(rt, name, files[name])
 			facts = append(facts, d.facts()...)
 			for i, m := range d.lines {
 				if m.Thread != agents.Main && m.Thread != "agent/ab" && m.Thread != agents.Log {
@@ -173,7 +173,7 @@ func TestOneEventAResponse(t *testing.T) {
 		if p.subs["ab"] != nil {
 			return // sub-agents of the same name alternate
 		}
-		if _, n := counted(tell(rt, "-p/s.jsonl", files["-p/s.jsonl"]).facts()); n != len(p.took) {
+		if _, n := counted(foldFile(rt, "-p/s.jsonl", files["-p/s.jsonl"]).facts()); n != len(p.took) {
 			rt.Fatalf("got %d events, want %d", n, len(p.took))
 		}
 	})
@@ -203,7 +203,7 @@ func FuzzLine(f *testing.F) {
 			t.Skip()
 		}
 		for _, name := range []string{"-p/s.jsonl", "-p/s/subagents/agent-ab.jsonl"} {
-			first, second := tell(t, name, string(content)), tell(t, name, string(content))
+			first, second := foldFile(t, name, string(content)), foldFile(t, name, string(content))
 			if a, b := mustJSON(t, first.facts()), mustJSON(t, second.facts()); a != b {
 				t.Fatalf("equal lines have two results:\n%s\nand\n%s", a, b)
 			}

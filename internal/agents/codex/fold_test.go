@@ -54,13 +54,13 @@ func TestRoots(t *testing.T) {
 	} {
 		got := strings.Join(codex.Agent{}.Roots(func(name string) string { return env[name] }), " ")
 		if got != want {
-			t.Errorf("%v: %q, want %q", env, got, want)
+			t.Errorf("%v: got %q, want %q", env, got, want)
 		}
 	}
 }
 
-// tell folds the lines of a file and returns their meanings.
-func tell(t testing.TB, stem string, lines ...string) []agents.Meaning {
+// foldLines folds the lines of a file and returns their meanings.
+func foldLines(t testing.TB, stem string, lines ...string) []agents.Meaning {
 	t.Helper()
 	name := "rollout-2026-01-02T03-04-05-" + ownID
 	if stem != ownID {
@@ -106,13 +106,13 @@ func TestCreated(t *testing.T) {
 		`,"forked_from_id":"` + olderID + `","history_base":{"thread_id":"` + olderID + `","end_byte_offset":7}`: {Project: "pier", Fork: &events.Fork{Session: "codex/" + olderID}},
 	} {
 		want.Kind, want.CreatedAt, want.CWD, want.Settings = "transcript", "2026-01-02T03:04:05.500Z", "pier", events.Raw(`{"agent":"codex","version":"0.169.0"}`)
-		got := factsOf[*events.SessionCreated](tell(t, ownID, strings.Replace(meta, "%", more, 1)))
+		got := factsOf[*events.SessionCreated](foldLines(t, ownID, strings.Replace(meta, "%", more, 1)))
 		if len(got) != 1 || !reflect.DeepEqual(*got[0], want) {
-			t.Errorf("%s:\n%+v\nwant\n%+v", more, got[0], want)
+			t.Errorf("%s: got\n%+v\nwant\n%+v", more, got[0], want)
 		}
 	}
 	for _, line := range []string{"", "torn", `{"timestamp":"2026-01-02T03:04:05.500Z"}`} {
-		if got := factsOf[*events.SessionCreated](tell(t, ownID, line, line)); len(got) != 1 || got[0].Kind != "transcript" || got[0].Validate() != nil {
+		if got := factsOf[*events.SessionCreated](foldLines(t, ownID, line, line)); len(got) != 1 || got[0].Kind != "transcript" || got[0].Validate() != nil {
 			t.Errorf("a file with the first line %q: got %+v", line, got)
 		}
 	}
@@ -122,9 +122,9 @@ func TestCreated(t *testing.T) {
 // ingester without a file of the session waits for the first one, which knows the origin of a fork.
 func TestRevertIsNoBeginning(t *testing.T) {
 	meta := `{"timestamp":"2026-01-02T03:04:05.000Z","ordinal":0,"type":"session_meta","payload":{"id":"` + ownID + `","forked_from_id":"` + olderID + `","history_mode":"paginated"}}`
-	before := tell(t, newer, meta)[0].Before
+	before := foldLines(t, newer, meta)[0].Before
 	if len(before) != 2 || before[0].Key != "rewound" || *before[0].Position != (agents.Position{}) || before[1].Key != "created" {
-		t.Errorf("%+v", before)
+		t.Errorf("got %+v", before)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestGlued(t *testing.T) {
 		strings.Repeat(one[:30], 1000): "",
 	} {
 		got := ""
-		for _, p := range factsOf[*events.RunCreated](tell(t, ownID, line)) {
+		for _, p := range factsOf[*events.RunCreated](foldLines(t, ownID, line)) {
 			got += p.Run.ID
 		}
 		if got != want {
@@ -168,11 +168,11 @@ func TestCost(t *testing.T) {
 		`{"input_tokens":1e3}`:                                                                                                   nil,
 		`null`:                                                                                                                   nil,
 	} {
-		got := factsOf[*events.CostAccrued](tell(t, ownID, record(usage)))
+		got := factsOf[*events.CostAccrued](foldLines(t, ownID, record(usage)))
 		switch {
 		case want == nil && len(got) == 0:
 		case want == nil || len(got) != 1 || *got[0].Tokens != *want || got[0].Model != "unknown" || got[0].Response != "r":
-			t.Errorf("%s: %+v, want %+v", usage, got, want)
+			t.Errorf("%s: got %+v, want %+v", usage, got, want)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func TestTotals(t *testing.T) {
 	} {
 		t.Run("B-17 "+c.what, func(t *testing.T) {
 			var got []string
-			for _, p := range factsOf[*events.CostAccrued](tell(t, ownID, c.lines...)) {
+			for _, p := range factsOf[*events.CostAccrued](foldLines(t, ownID, c.lines...)) {
 				if p.Tokens == nil {
 					got = append(got, "?")
 					continue
@@ -205,7 +205,7 @@ func TestTotals(t *testing.T) {
 				got = append(got, fmt.Sprintf("%d/%d/%d", p.Tokens.Input, p.Tokens.CacheRead, p.Tokens.Output))
 			}
 			if text := strings.Join(got, " "); text != c.want {
-				t.Errorf("%s, want %s", text, c.want)
+				t.Errorf("got %s, want %s", text, c.want)
 			}
 		})
 	}
@@ -231,8 +231,8 @@ func FuzzLine(f *testing.F) {
 			stem = newer
 		}
 		list := strings.Split(lines, "\n")
-		got := tell(t, stem, list...)
-		if again := tell(t, stem, list...); !reflect.DeepEqual(got, again) {
+		got := foldLines(t, stem, list...)
+		if again := foldLines(t, stem, list...); !reflect.DeepEqual(got, again) {
 			t.Fatalf("%q has two results: %+v and %+v", lines, got, again)
 		}
 		for _, m := range got {

@@ -86,7 +86,7 @@ func TestReferHistories(t *testing.T) {
 		content, err := r.Append(nil)
 		if legacy := !bytes.Contains(lines[0], []byte(`"paginated"`)); legacy || err != nil {
 			if legacy != (err != nil) {
-				rt.Fatalf("%s: %v", lines[0], err)
+				rt.Fatalf("%s: got the error %v", lines[0], err)
 			}
 			return
 		}
@@ -108,7 +108,7 @@ func TestReferHistories(t *testing.T) {
 func TestWriteRefuses(t *testing.T) {
 	for _, r := range []codex.Rollout{{}, {Thread: ownID, From: ownID}, {Thread: ownID, From: olderID}, {Thread: ownID, From: olderID, Lines: [][]byte{[]byte("torn")}}} {
 		if out, err := r.Append([]byte("before")); err == nil || string(out) != "before" {
-			t.Errorf("%+v: %q, %v", r, out, err)
+			t.Errorf("%+v: got %q, error %v", r, out, err)
 		}
 	}
 	meta := []byte(`{"type":"session_meta","ordinal":0,"payload":{"history_mode":"paginated"}}`)
@@ -124,7 +124,7 @@ func TestWriteRefuses(t *testing.T) {
 		r := whole
 		change(&r)
 		if out, err := r.Append([]byte("before")); err == nil || string(out) != "before" {
-			t.Errorf("%s: %q, %v", name, out, err)
+			t.Errorf("%s: got %q, error %v", name, out, err)
 		}
 	}
 }

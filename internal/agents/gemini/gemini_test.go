@@ -31,8 +31,8 @@ func answer(id, text, more string) string {
 	return fmt.Sprintf(`{"id":%q,"timestamp":"2026-01-02T03:04:06.006Z","type":"gemini","content":%q,"tokens":{"input":90,"output":5,"cached":20,"thoughts":3,"tool":1,"total":99},"model":"m"%s}`, id, text, more)
 }
 
-// tell stores lines after the first one.
-func tell(t transcripts.T, lines ...string) *transcripts.Log {
+// storeLines stores lines after the first one.
+func storeLines(t transcripts.T, lines ...string) *transcripts.Log {
 	l := transcripts.New(t, gemini.Agent{})
 	l.Append(file, []byte(head))
 	for _, line := range lines {
@@ -90,7 +90,7 @@ func TestLines(t *testing.T) {
 		"torn":                          {[]string{said("a", "1")[:30], "", "\x00", "[]", "{}", `{"id":7}`}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := tell(t, c.lines...)
+			l := storeLines(t, c.lines...)
 			if got := live(l, "main"); got != c.want {
 				t.Errorf("messages in effect are %q, want %q", got, c.want)
 			}
@@ -128,7 +128,7 @@ func moves(l *transcripts.Log) string {
 
 // A second file with the same id adds its messages after those of the first, and changes only its own.
 func TestSecondFile(t *testing.T) {
-	l := tell(t, said("a", "1"), answer("b", "2", ""))
+	l := storeLines(t, said("a", "1"), answer("b", "2", ""))
 	second := strings.Replace(file, "03-04", "04-04", 1)
 	l.Append(second, []byte(head+said("c", "3")+"\n"+answer("d", "", "")+"\n"+answer("d", "", toolCall)+"\n"+`{"$set":{"messages":[`+said("e", "all")+`]}}`+"\n"))
 	if got := live(l, "main"); got != "a b e" {
@@ -138,7 +138,7 @@ func TestSecondFile(t *testing.T) {
 
 // A sub-agent's messages are in their own thread, and its rewinds affect no other thread.
 func TestSubAgent(t *testing.T) {
-	l := tell(t, said("a", "1"))
+	l := storeLines(t, said("a", "1"))
 	sub := "pier/chats/" + strings.TrimPrefix(sessionID, "gemini/") + "/sub-1.jsonl"
 	l.Append(sub, []byte(strings.Replace(head, "5a5a5a5a-0000-4000-8000-000000000000", "sub-1", 1)+said("x", "look")+"\n"+answer("y", "so", "")+"\n"+`{"$rewindTo":"y"}`+"\n"+answer("z", "thus", "")+"\n"))
 	if got := live(l, "main") + "|" + live(l, "agent/sub-1"); got != "a|x z" {
@@ -161,7 +161,7 @@ func TestRuns(t *testing.T) {
 		"a: interrupted b":        {said("a", "1"), `{"id":"e","type":"info","content":"Request cancelled."}`, said("b", "2")},
 		"a: completed":            {said("c", "<session_context>\n"), said("a", "1"), `{"id":"f","type":"user","content":[{"functionResponse":{"id":"t"}}]}`, answer("x", "so", ""), said("h", "/help")},
 	} {
-		l := tell(t, lines...)
+		l := storeLines(t, lines...)
 		l.Quiet()
 		var got []string
 		outcome := make(map[string]string)
@@ -172,18 +172,18 @@ func TestRuns(t *testing.T) {
 			got = append(got, p.Run.ID+outcome[p.Run.ID])
 		}
 		if strings.Join(got, " ") != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
 
 // A response costs once, in classes that do not overlap.
 func TestCost(t *testing.T) {
-	l := tell(t, answer("b", "", ""), answer("b", "", toolCall), answer("c", "2", ""), `{"$set":{"messages":[`+answer("c", "2", "")+`]}}`)
+	l := storeLines(t, answer("b", "", ""), answer("b", "", toolCall), answer("c", "2", ""), `{"$set":{"messages":[`+answer("c", "2", "")+`]}}`)
 	costs := transcripts.Payloads[*events.CostAccrued](l)
 	want := events.Tokens{Input: 71, Output: 8, Reasoning: 3, CacheRead: 20}
 	if len(costs) != 2 || *costs[0].Tokens != want || !strings.HasPrefix(costs[0].Response, "b/") || !events.IsUnique(costs[0].Response) || len(costs) > 1 && costs[0].Response == costs[1].Response || costs[0].Model != "m" {
-		t.Errorf("%+v", costs)
+		t.Errorf("got %+v", costs)
 	}
 	if want.Total() != 99 {
 		t.Errorf("the tokens sum to %d, want 99", want.Total())
@@ -265,7 +265,7 @@ func TestRecorded(t *testing.T) {
 	}
 	for _, p := range transcripts.Payloads[*events.RunFinished](l) {
 		if p.Outcome != "completed" {
-			t.Errorf("%+v", p)
+			t.Errorf("got %+v", p)
 		}
 	}
 	// a resume repeats all messages; only new ones are stored again
@@ -274,7 +274,7 @@ func TestRecorded(t *testing.T) {
 		n += bytes.Count(rec.Data, listing)
 	}
 	if want := bytes.Count(content, listing) + 1; n != want {
-		t.Errorf("got %d turns after a resume, want %d", n, want)
+		t.Errorf("the listing is stored %d times, want %d", n, want)
 	}
 }
 

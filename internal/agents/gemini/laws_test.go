@@ -55,7 +55,7 @@ func history(t *rapid.T) []string {
 func TestListLaw(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		lines := history(rt)
-		l := tell(rt, lines...)
+		l := storeLines(rt, lines...)
 		var got []string
 		for _, turn := range l.Live(sessionID, agents.Main) {
 			got = append(got, messageIn(t, turn.Raw))

@@ -50,8 +50,8 @@ func examples(t testing.TB) []example {
 
 var kinds = []string{shapes.Said: "said", shapes.Reasoning: "reasoning", shapes.Call: "call", shapes.Result: "result", shapes.Media: "media", shapes.Refusal: "refusal", shapes.Other: "other"}
 
-// tell writes the content of a turn in the form of testdata.
-func tell(t shapes.Turn) string {
+// describe writes the content of a turn in the form of testdata.
+func describe(t shapes.Turn) string {
 	b := &strings.Builder{}
 	fmt.Fprintln(b, strings.Join(strings.Fields(t.Shape+" "+t.Model+" "+t.Response), " "))
 	if u := t.Usage; u != (events.Tokens{}) {
@@ -83,7 +83,7 @@ func TestRead(t *testing.T) {
 	for _, e := range examples(t) {
 		t.Run(e.file+"/"+e.name, func(t *testing.T) {
 			read, ok := message.Read([]byte(e.turn))
-			if got := tell(read); !ok || got != e.want {
+			if got := describe(read); !ok || got != e.want {
 				t.Errorf("%v\n%s\ngot\n%s\nwant\n%s", ok, e.turn, got, e.want)
 			}
 		})

@@ -44,7 +44,7 @@ func answer(id, parent, stop string) string {
 	return entry("message", id, parent, fmt.Sprintf(`,"message":{"role":"assistant","content":[],"model":"m","usage":{"input":3,"output":2,"cacheRead":1,"cacheWrite":0,"cost":{"total":0.0001}},"stopReason":%q,"responseId":"resp_67ccd2bed1ec8190b14f%s"}`, stop, id))
 }
 
-func tell(t transcripts.T, content string) *transcripts.Log {
+func storeLines(t transcripts.T, content string) *transcripts.Log {
 	l := transcripts.New(t, pi.Agent{})
 	l.Append(file, []byte(content))
 	return l
@@ -121,7 +121,7 @@ func TestTreeLaw(t *testing.T) {
 				b.WriteString(answer(leaf, parent, "stop"))
 			}
 		}
-		l := tell(rt, b.String())
+		l := storeLines(rt, b.String())
 		if got, want := live(l, sessionID), path(b.String()); !slices.Equal(got, want) {
 			rt.Fatalf("messages in effect are %q, want %q, of\n%s", got, want, b.String())
 		}
@@ -159,7 +159,7 @@ func answers(l *transcripts.Log) (list []string) {
 
 // Only an entry with another parent than the entry before rewinds, to the line of its parent.
 func TestRewinds(t *testing.T) {
-	l := tell(t, head+said("a", "")+answer("b", "a", "stop")+said("c", "b")+said("d", "b")+said("e", ""))
+	l := storeLines(t, head+said("a", "")+answer("b", "a", "stop")+said("c", "b")+said("d", "b")+said("e", ""))
 	var got []string
 	for _, p := range transcripts.Payloads[*events.SessionRewound](l) {
 		got = append(got, fmt.Sprintf("%d %s %s", p.To, p.Reason, p.Raw))
@@ -174,13 +174,13 @@ func TestRewinds(t *testing.T) {
 	}
 	want := []string{fmt.Sprintf(`%d source {"id":"d","parentId":"b"}`, to(`"id":"b"`)), fmt.Sprintf(`%d source {"id":"e","parentId":null}`, to(`"type":"session"`))}
 	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 // A copy has the parent, begins no turns and adds no costs.
 func TestFork(t *testing.T) {
-	l := tell(t, head+said("a", "")+answer("b", "a", "stop"))
+	l := storeLines(t, head+said("a", "")+answer("b", "a", "stop"))
 	fork := strings.Replace(head, `"id":"s1","timestamp":"2026-01-02T03:04:05.006Z"`, `"id":"s2","timestamp":"2026-01-02T04:00:00.000Z","parentSession":"/home/ada/.pi/agent/sessions/`+file+`"`, 1)
 	later := strings.ReplaceAll(said("c", "b")+answer("d", "c", "stop"), "T03:04:06", "T04:00:01")
 	l.Append("--home-ada-pier--/2026-01-02T04-00-00-000Z_s2.jsonl", []byte(fork+said("a", "")+answer("b", "a", "stop")+later))
@@ -189,7 +189,7 @@ func TestFork(t *testing.T) {
 	}
 	created := transcripts.Payloads[*events.SessionCreated](l)
 	if p := created[1]; p.Parent == nil || p.Parent.Session != sessionID || p.Fork != nil || p.CWD != "/home/ada/pier" || p.Project != "pier" {
-		t.Errorf("%+v", p)
+		t.Errorf("got %+v", p)
 	}
 	responses := make(map[string]int)
 	for _, p := range transcripts.Payloads[*events.CostAccrued](l) {
@@ -212,13 +212,13 @@ func TestRuns(t *testing.T) {
 			parent = fmt.Sprint(i)
 		}
 		got := ""
-		for _, p := range transcripts.Payloads[*events.RunFinished](tell(t, content)) {
+		for _, p := range transcripts.Payloads[*events.RunFinished](storeLines(t, content)) {
 			got = p.Outcome
 		}
 		if got != want {
 			t.Errorf("%s is %q, want %q", stops, got, want)
 		}
-		ended := transcripts.Payloads[*events.RunFinished](tell(t, content+said("z", parent)))
+		ended := transcripts.Payloads[*events.RunFinished](storeLines(t, content+said("z", parent)))
 		if n := len(strings.Fields(stops)) - strings.Count(stops, "toolUse"); want != "" && len(ended) != n {
 			t.Errorf("after %s and another prompt: got %d outcomes, want %d", stops, len(ended), n)
 		}
@@ -229,7 +229,7 @@ func TestRuns(t *testing.T) {
 }
 
 func TestAbout(t *testing.T) {
-	l := tell(t, head+entry("model_change", "a", "", `,"provider":"p","modelId":"m-0"`)+answer("b", "a", "stop")+entry("session_info", "c", "b", `,"name":" Gulls "`))
+	l := storeLines(t, head+entry("model_change", "a", "", `,"provider":"p","modelId":"m-0"`)+answer("b", "a", "stop")+entry("session_info", "c", "b", `,"name":" Gulls "`))
 	s := l.Session(sessionID).Ledger
 	if s.Text("title") != "Gulls" || s.Text("cwd") != "/home/ada/pier" || s.Text("project") != "pier" {
 		t.Errorf("title %q, cwd %q, project %q", s.Text("title"), s.Text("cwd"), s.Text("project"))
@@ -281,7 +281,7 @@ func TestRecorded(t *testing.T) {
 	root := testkit.Data(t, "agents", "pi-0.73", "sessions")
 	files, err := filepath.Glob(filepath.Join(root, "*", "*.jsonl"))
 	if err != nil || len(files) != 2 {
-		t.Fatalf("%v, %v", files, err)
+		t.Fatalf("got %v, error %v", files, err)
 	}
 	for _, name := range files {
 		content := mustRead(t, name)
@@ -375,8 +375,8 @@ func FuzzLine(f *testing.F) {
 		f.Add([]byte(lines))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		var told [2]string
-		for i := range told {
+		var results [2]string
+		for i := range results {
 			l := transcripts.New(t, pi.Agent{})
 			l.Append(file, content)
 			l.Quiet()
@@ -384,15 +384,15 @@ func FuzzLine(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told[i] = string(raw)
+			results[i] = string(raw)
 			for _, m := range l.Lines {
 				if m.Thread != agents.Main && m.Thread != agents.Log {
 					t.Fatalf("got a line in the thread %q", m.Thread)
 				}
 			}
 		}
-		if told[0] != told[1] {
-			t.Fatalf("equal lines have two results:\n%s\nand\n%s", told[0], told[1])
+		if results[0] != results[1] {
+			t.Fatalf("equal lines have two results:\n%s\nand\n%s", results[0], results[1])
 		}
 	})
 }

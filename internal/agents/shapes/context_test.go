@@ -28,7 +28,7 @@ func TestWords(t *testing.T) {
 	} {
 		t.Run("B-23 "+c.name, func(t *testing.T) {
 			if got := shapes.Words(c.text); got != c.words {
-				t.Errorf("%q, want %q", got, c.words)
+				t.Errorf("got %q, want %q", got, c.words)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func recorded(format, session, printed string, e stream.Ending, command ...strin
 	return stream.FileName(format, "20260102-1", session, command), append(append(content, stream.End(e, noon.Add(time.Minute))...), '\n')
 }
 
-func tell(t transcripts.T, name string, content []byte) *transcripts.Log {
+func storeLines(t transcripts.T, name string, content []byte) *transcripts.Log {
 	l := transcripts.New(t, stream.Agent{})
 	l.Append(name, content)
 	return l
@@ -87,10 +87,10 @@ func TestRecorded(t *testing.T) {
 				t.Errorf("the session is %q", got)
 			}
 			name, content := recorded(c.format, c.session, string(printed), stream.Ending{}, c.command...)
-			l := tell(t, name, content)
+			l := storeLines(t, name, content)
 			id := "exec/" + c.format + "/" + c.session
 			if got, want := screen(t, l, id), "command: "+strings.Join(c.command, " ")+"\n"+c.want; got != want {
-				t.Errorf("%s\nwant\n%s", got, want)
+				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 			cost := transcripts.Payloads[*events.CostAccrued](l)
 			if len(cost) != 1 || *cost[0].Tokens != c.tokens || cost[0].Model != c.model {
@@ -138,9 +138,9 @@ func TestClaude(t *testing.T) {
 		`{"type":"user","session_id":"s1","uuid":"u4","parent_tool_use_id":null,"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"two"}]}}` + "\n" +
 		`{"type":"result","subtype":"success","is_error":false,"result":"x","session_id":"s1","total_cost_usd":0.5,"usage":{"input_tokens":6}}` + "\n"
 	name, content := recorded("claude", "s1", printed, stream.Ending{}, "claude", "-p")
-	l := tell(t, name, content)
+	l := storeLines(t, name, content)
 	if got, want := screen(t, l, "exec/claude/s1"), "command: claude -p\nassistant: Look\nassistant: ing\nuser answers: two"; got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if got := l.Live("exec/claude/s1", "agent/toolu_1"); len(got) != 1 || got[0].ID != "u3" {
 		t.Errorf("the sub-agent's thread has %+v", got)
@@ -181,7 +181,7 @@ func TestOutcomes(t *testing.T) {
 		{"lines", `two`, stream.Ending{Exit: 3}, "failed"},
 	} {
 		name, content := recorded(c.format, "s1", begin[c.format]+c.line+"\n", c.e, "true")
-		end := transcripts.Payloads[*events.RunFinished](tell(t, name, content))
+		end := transcripts.Payloads[*events.RunFinished](storeLines(t, name, content))
 		if len(end) != 1 || end[0].Outcome != c.want {
 			t.Errorf("%s, %s, %+v: %+v, want %s", c.format, c.line, c.e, end, c.want)
 		}
@@ -208,22 +208,22 @@ func TestPiecesLaw(t *testing.T) {
 			fmt.Fprintf(&printed, `{"type":"tool_use","timestamp":"2026-01-02T03:04:07Z","tool_name":"look","tool_id":"%d","parameters":{}}`+"\n", i)
 		}
 		name, content := recorded("gemini", "s1", printed.String(), stream.Ending{}, "gemini")
-		l := tell(rt, name, content)
+		l := storeLines(rt, name, content)
 		if got := screen(rt, l, "exec/gemini/s1"); got != strings.Join(want, "\n") {
 			rt.Fatalf("the screen is\n%.2000s", got)
 		}
-		told := make(map[string]string)
+		received := make(map[string]string)
 		for _, p := range transcripts.Payloads[*events.RunProgressed](l) {
 			var delta string
 			if err := json.Unmarshal(p.Delta, &delta); err != nil || len(delta) < 4096 {
 				rt.Fatalf("got a delta of %d bytes", len(delta))
 			}
-			told[p.Turn] += delta
+			received[p.Turn] += delta
 		}
 		for i, text := range texts {
 			id := fmt.Sprintf("20260102-1_s1/said/%d", i+1)
-			if !strings.HasPrefix(text, told[id]) || len(text)-len(told[id]) >= 4096+2000 {
-				rt.Fatalf("got %[3]d of the %[1]d bytes of %[2]s", len(text), id, len(told[id]))
+			if !strings.HasPrefix(text, received[id]) || len(text)-len(received[id]) >= 4096+2000 {
+				rt.Fatalf("got %[3]d of the %[1]d bytes of %[2]s", len(text), id, len(received[id]))
 			}
 		}
 	})
@@ -283,11 +283,11 @@ func TestFiles(t *testing.T) {
 func TestFrames(t *testing.T) {
 	begin := stream.Begin([]string{"\xff", "a\nb", ""}, "/\xff", noon)
 	if !json.Valid(begin) || bytes.ContainsAny(begin, "\n") || stream.IsEnd(begin) {
-		t.Errorf("%q", begin)
+		t.Errorf("got %q", begin)
 	}
 	for _, e := range []stream.Ending{{}, {Exit: 3, Torn: true}, {Exit: 143, Signal: "terminated", Lost: true}, {Cut: true}} {
 		if end := stream.End(e, noon); !stream.IsEnd(end) || !json.Valid(end) {
-			t.Errorf("%s", end)
+			t.Errorf("got %s", end)
 		}
 	}
 }
@@ -308,8 +308,8 @@ func FuzzLine(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
 		for _, format := range stream.Formats() {
-			var told [2]string
-			for i := range told {
+			var results [2]string
+			for i := range results {
 				l := transcripts.New(t, stream.Agent{})
 				l.Append(stream.FileName(format, "1", "s1", nil), content)
 				l.Quiet()
@@ -317,7 +317,7 @@ func FuzzLine(f *testing.F) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				told[i] = string(raw)
+				results[i] = string(raw)
 				if n := bytes.Count(content, []byte("\n")); len(l.Lines) < n {
 					t.Fatalf("got %d lines of %d", len(l.Lines), n)
 				}
@@ -325,8 +325,8 @@ func FuzzLine(f *testing.F) {
 					t.Fatalf("got line %d in another session", i)
 				}
 			}
-			if told[0] != told[1] {
-				t.Fatalf("equal lines have two results:\n%s\nand\n%s", told[0], told[1])
+			if results[0] != results[1] {
+				t.Fatalf("equal lines have two results:\n%s\nand\n%s", results[0], results[1])
 			}
 		}
 	})
@@ -342,7 +342,7 @@ func TestPiResponses(t *testing.T) {
 			printed += fmt.Sprintf(`{"type":"message_end","message":{"role":"assistant","model":"m","responseId":%q,"content":[{"type":"text","text":%q}],"usage":{"input":3,"output":2},"stopReason":"stop"}}`+"\n", a[0], a[1])
 		}
 		name, content := recorded("pi", "p1", printed, stream.Ending{}, "pi", "--mode", "json", "x")
-		for _, c := range transcripts.Payloads[*events.CostAccrued](tell(t, name, content)) {
+		for _, c := range transcripts.Payloads[*events.CostAccrued](storeLines(t, name, content)) {
 			ids = append(ids, c.Response)
 		}
 		return ids
@@ -350,13 +350,13 @@ func TestPiResponses(t *testing.T) {
 	t.Run("B-11 answers of pi with one weak id", func(t *testing.T) {
 		ids := responses([2]string{"chatcmpl-7", "one"}, [2]string{"chatcmpl-7", "two"})
 		if len(ids) != 2 || ids[0] == ids[1] || !events.IsUnique(ids[0]) || !events.IsUnique(ids[1]) {
-			t.Fatalf("%q", ids)
+			t.Fatalf("got %q", ids)
 		}
 		if again := responses([2]string{"chatcmpl-7", "one"}); !slices.Equal(again, ids[:1]) {
 			t.Errorf("the second result is %q, want %q", again, ids[:1])
 		}
 		if ids := responses([2]string{unique, "one"}); !slices.Equal(ids, []string{unique}) {
-			t.Errorf("%q, want %s", ids, unique)
+			t.Errorf("got %q, want %s", ids, unique)
 		}
 	})
 }

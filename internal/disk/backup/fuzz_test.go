@@ -72,7 +72,7 @@ func TestNames(t *testing.T) {
 		"": false, ".": false, "..": false, "../x": false, "a/../b": false, "/x": false, "a//b": false, "a/": false, `a\b`: false, "C:x": false, "a\x00": false, "\xff": false,
 	} {
 		if err := checkName(name); (err == nil) != want {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("%q: got the error %v", name, err)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func TestTargets(t *testing.T) {
 	for _, name := range []string{"empty", "missing"} {
 		err := m.Restore(t.Context(), dir, filepath.Join(parent, name), func(stage string) error {
 			if got := read(t, stage); !maps.Equal(got, tree{"d/f": "x"}) {
-				t.Errorf("the required space is %v", got)
+				t.Errorf("the files to be accepted are %v", got)
 			}
 			return refuse
 		}, quiet)
@@ -122,7 +122,7 @@ func TestTargets(t *testing.T) {
 			t.Error(err)
 		}
 		if got := read(t, filepath.Join(parent, name)); !maps.Equal(got, tree{"d/f": "x"}) {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %v", name, got)
 		}
 	}
 	if left := backup.Stages(filepath.Join(parent, "empty")); len(left) > 0 {

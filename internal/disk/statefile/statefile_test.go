@@ -47,7 +47,7 @@ func wantDamage(t *testing.T, text []byte) {
 	have := limits{Version: 99}
 	err := statefile.Decode("x/limits.json", text, 1, &have)
 	if !isDamage(err) || !strings.Contains(err.Error(), "limits.json") {
-		t.Fatalf("%q: %v", text, err)
+		t.Fatalf("%q: got the error %v", text, err)
 	}
 	if have.Version != 99 {
 		t.Fatalf("%q: Read returned the damaged value %v", text, have)
@@ -70,7 +70,7 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := statefile.Read(path, 1, &have); err != nil || !maps.Equal(have.Limits, sample.Limits) {
-		t.Errorf("%v, %v", have, err)
+		t.Errorf("got %v, error %v", have, err)
 	}
 	old := `{"version":1,"limits":{"store":123456,"owner:ann":17}}` + "\n"
 	if err := os.WriteFile(path, []byte(old), 0o600); err != nil {

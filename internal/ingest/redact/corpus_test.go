@@ -101,7 +101,7 @@ func TestAgentsHaveNone(t *testing.T) {
 	r := mustNew(t, redact.Options{})
 	for _, line := range agentLines(t) {
 		if out, found := r.Line(line); found != nil {
-			t.Errorf("%v: %.300s", found, out)
+			t.Errorf("%v: got %.300s", found, out)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestNoSecrets(t *testing.T) {
 	} {
 		out, found := r.Line([]byte(in))
 		if string(out) != in || found != nil {
-			t.Errorf("%.200q: %v", in, found)
+			t.Errorf("%.200q: got %v", in, found)
 		}
 	}
 	in := []byte(`{"a":1}`)
@@ -139,7 +139,7 @@ func TestOptionErrors(t *testing.T) {
 	r := mustNew(t, redact.Options{Values: map[string]string{"A": "s3cr3t-s3cr3t"}})
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
 		if got := fmt.Sprintf(verb, r); got != "redact.Redactor" {
-			t.Errorf("%s: %.80s", verb, got)
+			t.Errorf("%s: got %.80s", verb, got)
 		}
 	}
 }

@@ -222,7 +222,7 @@ func TestEscapedThroughout(t *testing.T) {
 		line := `["` + escape(s.before) + escape(s.secret) + escape(s.after) + `"]`
 		want := `["` + escape(s.before) + "[redacted:" + s.rule + "]" + escape(s.after) + `"]`
 		if out, _ := r.Line([]byte(line)); string(out) != want {
-			t.Errorf("%s: %s", s.rule, out)
+			t.Errorf("%s: got %s", s.rule, out)
 		}
 	}
 }

@@ -170,7 +170,7 @@ func TestNotify(t *testing.T) {
 	server := testkit.Redis(t, "--notify-keyspace-events", "Kg")
 	err := open(t, server.URL, "").Watch(t.Context(), nil, func(string) {})
 	if none, ok := errors.AsType[*redis.NotifyError](err); !ok || none.Have != "gK" || !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("%v", err)
+		t.Errorf("got the error %v", err)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestURL(t *testing.T) {
 		"redis://u:" + testkit.Canary("url") + "@127.0.0.1:1"} {
 		_, err := redis.Open(t.Context(), redis.Config{URL: address})
 		if err == nil || testkit.HasCanary([]byte(err.Error())) || !strings.Contains(err.Error(), "layouts/redis") {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("%s: got the error %v", address, err)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func TestRefused(t *testing.T) {
 	st := s2.New(s2.Config{Endpoint: server.URL, Token: token})
 	refused, ok := errors.AsType[*s2.Error](st.Write(ctx, "a", 0o644, storagetest.Bytes("x")))
 	if !ok || refused.Status != 403 || refused.Code != "permission_denied" || testkit.HasCanary([]byte(refused.Error())) {
-		t.Errorf("%v", refused)
+		t.Errorf("got %v", refused)
 	}
 	if _, err := st.Stat(ctx, "a"); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("stat: %v", err)

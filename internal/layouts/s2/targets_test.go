@@ -123,7 +123,7 @@ func TestConversation(t *testing.T) {
 			r, err := tallydir.Layout{}.ImportFrom(ctx, other, target.st, layouts.Root{Name: "r", Marker: "m"}, layouts.ImportOptions{})
 			must(t, err)
 			if len(r.Problems) > 0 {
-				t.Errorf("%v", r.Problems)
+				t.Errorf("got the problems %v", r.Problems)
 			}
 			s, err := other.Loader().Session(ctx, events.Session(other.Namespace(), c.ID()), 0)
 			must(t, err)
@@ -141,7 +141,7 @@ func TestConversation(t *testing.T) {
 			back, err := evals.Of(other, c.ID()).Load(ctx)
 			must(t, err)
 			if back.ID != mine.ID || string(back.Metadata) != string(mine.Metadata) || len(back.Steps) != len(mine.Steps) {
-				t.Fatalf("%+v, want %+v", back, mine)
+				t.Fatalf("got %+v, want %+v", back, mine)
 			}
 			for n, step := range mine.Steps {
 				if string(back.Steps[n].Input()) != string(step.Input()) || fmt.Sprint(back.Steps[n].Output()) != fmt.Sprint(step.Output()) {
@@ -168,7 +168,7 @@ func exported(t *testing.T, src layouts.Source, to layouts.Storage) {
 	r, err := layouts.Export(t.Context(), src, tallydir.Layout{}, to, layouts.ExportOptions{All: true})
 	must(t, err)
 	if len(r.Problems) > 0 {
-		t.Fatalf("%v", r.Problems)
+		t.Fatalf("got the problems %v", r.Problems)
 	}
 }
 

@@ -142,7 +142,7 @@ func TestAnotherSegmentsIndexIsRefused(t *testing.T) {
 		{segment.Name, segment.Made, segment.First, segment.Last + 1},
 	} {
 		if _, err := Open(path, other); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%+v: %v", other, err)
+			t.Errorf("%+v: got the error %v", other, err)
 		}
 	}
 }

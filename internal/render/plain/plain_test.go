@@ -28,7 +28,7 @@ func TestPrintable(t *testing.T) {
 		"م\u200c\u200cخ":                 "م\ufffd\ufffdخ",
 	} {
 		if got := Printable(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
+			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -65,7 +65,7 @@ func TestJSON(t *testing.T) {
 		"\"\U000e0041 a\u200db 👩\u200d👧\"": "\"\\udb40\\udc41 a\\u200db 👩\u200d👧\"",
 	} {
 		if got := JSON(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
+			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {

@@ -85,12 +85,12 @@ func MustBeClean(t testing.TB, r layouts.Report) {
 func ReadTree(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err
 		}
-		data, err := os.ReadFile(path)
-		rel, _ := filepath.Rel(dir, path)
+		data, err := os.ReadFile(file)
+		rel, _ := filepath.Rel(dir, file)
 		files[filepath.ToSlash(rel)] = string(data)
 		return err
 	})
@@ -112,11 +112,11 @@ func ReadLive(t testing.TB, dir string) map[string]string {
 func WriteTree(t testing.TB, dir string, perm fs.FileMode, files map[string]string) string {
 	t.Helper()
 	for name, content := range files {
-		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(content), perm); err != nil {
+		if err := os.WriteFile(file, []byte(content), perm); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -209,11 +209,11 @@ func CheckImportFrom(t testing.TB, l layouts.Layout, dir string, a, b layouts.Ta
 	if err != nil {
 		t.Fatal(err)
 	}
-	real, err := filepath.EvalSymlinks(dir)
+	resolved, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256([]byte(real))
+	sum := sha256.Sum256([]byte(resolved))
 	root := layouts.Root{Name: r.Root, Marker: hex.EncodeToString(sum[:])[:16]}
 	other, err := l.ImportFrom(t.Context(), b, there.storage(t), root, layouts.ImportOptions{})
 	if err != nil {

@@ -299,6 +299,6 @@ func (f *FaultyWhole) Sync(ctx context.Context, folders ...string) error {
 }
 
 // Watch implements layouts.Watcher.
-func (f *FaultyWhole) Watch(ctx context.Context, ready func(), changed func(path string)) error {
+func (f *FaultyWhole) Watch(ctx context.Context, ready func(), changed func(name string)) error {
 	return f.st.Watch(ctx, ready, changed)
 }

@@ -107,7 +107,7 @@ func (m *Mem) key(name string) string {
 }
 
 // Errors of paths are those of package os.
-func fault(op, path string, err error) error { return &fs.PathError{Op: op, Path: path, Err: err} }
+func fault(op, name string, err error) error { return &fs.PathError{Op: op, Path: name, Err: err} }
 
 // folderLocked returns a folder, "" the storage itself. With making it creates missing folders.
 func (m *Mem) folderLocked(op, dir string, making bool) (*node, error) {

@@ -105,7 +105,7 @@ func TestForeign(t *testing.T) {
 	wantNames(t, m)
 	wantNames(t, copied, "b/", "b/c/", "b/c/a/", "b/c/a/x", "b/l@")
 	if got := copied.Foreign().Files(); len(got) != 1 || got["b/c/a/x"] != "replaced+" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q", got)
 	}
 }
 

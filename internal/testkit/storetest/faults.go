@@ -9,7 +9,7 @@ import (
 )
 
 // Call makes a call, and counts the events that it appended, to any subjects.
-type Call func(name string, events int, do func() error)
+type Call func(name string, count int, do func() error)
 
 // EachFault runs test on a store that loses every other publication, and on one that loses every acknowledgement. Each
 // call must succeed, and its events must be stored once.

@@ -25,7 +25,7 @@ func FuzzImport(f *testing.F) {
 		r := mustImport(t, st, path, layouts.ImportOptions{})
 		if len(r.Problems) > 0 {
 			if r.Events != 0 {
-				t.Errorf("%+v", r)
+				t.Errorf("the report is %+v", r)
 			}
 			return
 		}
@@ -60,7 +60,7 @@ func FuzzConversationSnapshot(f *testing.F) {
 		}
 		again, err := ailoop.ParseSnapshot(written)
 		if err != nil || !again.Equal(s) {
-			t.Errorf("%s: %v", written, err)
+			t.Errorf("%s: got the error %v", written, err)
 		}
 	})
 }

@@ -42,7 +42,7 @@ func TestByteExact(t *testing.T) {
 		t.Run("H-08 "+name, func(t *testing.T) {
 			st, path := openStore(t), writeFile(t, "chat.json", content)
 			if r := mustBeClean(t, st, path); r.Files != (layouts.Files{Exact: 1}) || r.Added != 1 || r.Sessions != 1 {
-				t.Errorf("%+v", r)
+				t.Errorf("the report is %+v", r)
 			}
 			wantFile(t, st, "chat.json", content)
 			if r := mustBeClean(t, st, path); r.Events != 0 || r.Unchanged != 1 {
@@ -60,7 +60,7 @@ func TestByteExact(t *testing.T) {
 		t.Run("H-08 kept whole: "+name, func(t *testing.T) {
 			st, path := openStore(t), writeFile(t, "chat.json", content)
 			if r := mustBeClean(t, st, path); r.Files != (layouts.Files{Whole: 1}) {
-				t.Errorf("%+v", r)
+				t.Errorf("the report is %+v", r)
 			}
 			wantFile(t, st, "chat.json", content)
 			if r := mustBeClean(t, st, path); r.Events != 0 || r.Unchanged != 1 {
@@ -75,7 +75,7 @@ func TestOldShapes(t *testing.T) {
 	st := openStore(t)
 	path := writeFile(t, "old.json", pretty(t, "false", `{"User":{"blocks":[{"Text":"bare"},{"ToolResult":{"call_id":"c","content":{"Error":"no"}}}]}}`))
 	if r := mustBeClean(t, st, path); len(r.Notes) != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	h := ailoop.Of(st, "old")
 	s, found, err := h.Load(t.Context())
@@ -83,7 +83,7 @@ func TestOldShapes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := `{"User":{"blocks":[{"Text":{"text":"bare"}},{"ToolResult":{"call_id":"c","content":{"blocks":[{"type":"text","text":"no"}],"is_error":true}}}]}}`; string(s.Message(0).Raw()) != want {
-		t.Errorf("%s", s.Message(0).Raw())
+		t.Errorf("got %s", s.Message(0).Raw())
 	}
 	if err := h.Save(t.Context(), s.Append(ailoop.AssistantMessage("new"))); err != nil {
 		t.Fatal(err)
@@ -109,14 +109,14 @@ func TestMalformed(t *testing.T) {
 		st, path := openStore(t), writeFile(t, "bad.json", c.content)
 		r := mustImport(t, st, path, layouts.ImportOptions{})
 		if len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Reason, c.reason) || r.Problems[0].File != "bad.json" || r.Problems[0].Line != c.line || r.Events != 0 {
-			t.Errorf("%.40q: %+v", c.content, r.Problems)
+			t.Errorf("%.40q: got %+v", c.content, r.Problems)
 		}
 		if head, err := st.Log.Head(t.Context()); err != nil || head != 0 {
 			t.Errorf("head %v, %v", head, err)
 		}
 	}
 	if _, err := (ailoopdir.Layout{}).Import(t.Context(), openStore(t), t.TempDir(), layouts.ImportOptions{}); !errors.Is(err, layouts.ErrUnknownLayout) {
-		t.Errorf("%v", err)
+		t.Errorf("got the error %v", err)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestSniff(t *testing.T) {
 		`{"version":"1.2","id":`:                false,
 	} {
 		if have := (ailoopdir.Layout{}).Sniff(writeFile(t, "x", content)); have != want {
-			t.Errorf("%.40q: %v", content, have)
+			t.Errorf("%.40q: got %v", content, have)
 		}
 	}
 	if (ailoopdir.Layout{}).Sniff(t.TempDir()) || (ailoopdir.Layout{}).Sniff("/no/such/file") {
@@ -175,12 +175,12 @@ func TestRefused(t *testing.T) {
 	refused := func(path string) {
 		t.Helper()
 		if r := mustImport(t, st, path, layouts.ImportOptions{}); len(r.Refused) != 1 || r.Refused[0] != "history/chat" || r.Events != 0 || !strings.Contains(r.Problems[0].Reason, "--merge") {
-			t.Errorf("%+v", r)
+			t.Errorf("the report is %+v", r)
 		}
 	}
 	refused(path)
 	if r := mustImport(t, st, path, layouts.ImportOptions{Merge: true}); r.Changed != 1 || len(r.Problems) != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	wantFile(t, st, "chat.json", pretty(t, "false", message1))
 	other := writeFile(t, "chat.json", pretty(t, "false", message2))
@@ -204,7 +204,7 @@ func TestRefused(t *testing.T) {
 	}
 	rewrite(t, path, string(data))
 	if r := mustBeClean(t, st, path); r.Changed != 1 || sessionOf(t, st, "history/chat") != 3 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestNames(t *testing.T) {
 		st, content := openStore(t), pretty(t, "false", message1)
 		mustBeClean(t, st, writeFile(t, name, content))
 		if sessionOf(t, st, id) != 1 {
-			t.Errorf("%s", name)
+			t.Errorf("got %s", name)
 		}
 		wantFile(t, st, name, content)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
 )
 
-func TestUnits(t *testing.T) {
+func TestEntries(t *testing.T) {
 	l, root := ailoopdir.Layout{}, layouts.Root{Name: "chats", Marker: "m"}
 	open := func() layouts.Target { return openStore(t) }
 	none := func(events.Subject) bool { return false }

@@ -147,7 +147,7 @@ func TestExportedViews(t *testing.T) {
 	}
 	// In the original store, the import adds only the files themselves.
 	if r, err := (erratadir.Layout{}).Import(ctx, st, dir, layouts.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("got %+v, error %v", r, err)
 	}
 	if after, err := s.Metadata(ctx); err != nil || marshal(after) != marshal(meta) {
 		t.Errorf("%v: metadata\n%s, want\n%s", err, marshal(after), marshal(meta))
@@ -201,7 +201,7 @@ func TestOneHash(t *testing.T) {
 	}
 	for _, id := range []string{"ses_1", "ses_2"} {
 		if r, err := errata.Of(st, id).SessionRecipe(t.Context()); err != nil || r.Hash() != hash {
-			t.Errorf("%s: %+v, %v", id, r, err)
+			t.Errorf("%s: got %+v, error %v", id, r, err)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func mustRoundTrip(t *testing.T, tree map[string]string) {
 	st, dir := openStore(t), folder(t, tree)
 	for _, p := range mustImport(t, st, dir).Problems {
 		if strings.Contains(p.Reason, "does not come out") {
-			t.Errorf("%v", p)
+			t.Errorf("got %v", p)
 		}
 	}
 	mustEqual(t, tree, exported(t, st))

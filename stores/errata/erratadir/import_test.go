@@ -387,7 +387,7 @@ func TestSniff(t *testing.T) {
 	layout := erratadir.Layout{}
 	for name, want := range map[string]bool{"prompt_history.jsonl": true, oneMeta: true, oneCont: true, "data/prompt_history.jsonl": true, "history.json": false, "sessions/x/y": false, "conversations/c/meta.json": false} {
 		if got := layout.Sniff(writeTree(t, t.TempDir(), map[string]string{name: "{}"})); got != want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %v", name, got)
 		}
 	}
 	if !layout.Sniff(folder(t, map[string]string{"history.json": `{"m":[{"Role":"user","Content":"x"}]}`})) {

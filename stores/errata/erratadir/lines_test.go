@@ -71,7 +71,7 @@ func TestRecipesFileIsCorrupt(t *testing.T) {
 				t.Errorf("the stored recipe is %q, error %v", have, err)
 			}
 			if hashes, err := errata.RecipesOf(st).HashesForName(ctx, "Kept"); err != nil || !slices.Equal(hashes, []string{hash}) {
-				t.Errorf("%q, %v", hashes, err)
+				t.Errorf("got %q, error %v", hashes, err)
 			}
 			other, err := errata.RecipesOf(st).Put(ctx, []byte("# Another\nversion: 1\n"))
 			must(t, err)

@@ -19,7 +19,7 @@ func stays(entry events.Subject) bool {
 	return entry.IsSession() && (entry.ID == "prompts" || entry.ID == "history") || strings.HasSuffix(entry.ID, "/recipes.json")
 }
 
-func TestUnits(t *testing.T) {
+func TestEntries(t *testing.T) {
 	l := erratadir.Layout{}
 	open := func() layouts.Target { return openStore(t) }
 	t.Run("E-34 a folder from any storage, unit by unit", func(t *testing.T) {

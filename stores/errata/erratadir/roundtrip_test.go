@@ -142,7 +142,7 @@ func TestRoot(t *testing.T) {
 	}
 	for _, path := range []string{dir, filepath.Dir(dir), filepath.Join(dir, "sessions"), filepath.Join(dir, "sessions", "ses_1")} {
 		if r := mustBeClean(t, st, path); r.Events != 0 || r.Root != "proj" {
-			t.Errorf("%s: %+v", path, r)
+			t.Errorf("%s: got %+v", path, r)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func TestParse(t *testing.T) {
 	}
 	for name, again := range map[string]*recipe.Recipe{"cloned": r.Clone(), "written and read": mustDecode(t, r.Encode())} {
 		if diff := cmp.Diff(want, again); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: got %s", name, diff)
 		}
 	}
 	normal := r.Markdown()
@@ -76,7 +76,7 @@ func TestParse(t *testing.T) {
 	for _, text := range []string{"", "# x\n", "version: x", "version: 0", "version: 2", "## Tools\nversion: 1"} {
 		_, err := recipe.Parse([]byte(text))
 		if _, ok := errors.AsType[*recipe.Error](err); !ok {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got the error %v", text, err)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func TestParseDefault(t *testing.T) {
 	r := mustParse(t, string(text))
 	if r.Name != "Errata Default" || r.Constraints.Timeout != 5*time.Minute || r.Context.CompactThreshold != 0.8 || len(r.Tools.Allowlist) != 9 || len(r.Tools.Guidance) != 9 ||
 		r.Sandbox.Network != "full" || !strings.HasPrefix(r.SummarizationPrompt, "Summarize") || !strings.Contains(r.Tools.Guidance["search_files"], `search_files("**/*.go")`) {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v", r)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestTextHash(t *testing.T) {
 		"other order":    strings.Replace(sample, "## Tasks\n- one\n", "", 1) + "\n## Tasks\n- one\n",
 	} {
 		if have := recipe.TextHash([]byte(text)); have != hash {
-			t.Errorf("%s: %s, want %s", name, have, hash)
+			t.Errorf("%s: got %s, want %s", name, have, hash)
 		}
 	}
 	for name, text := range map[string]string{

@@ -101,7 +101,7 @@ func TestExportBeside(t *testing.T) {
 	files := readTree(t, out)
 	for name, want := range map[string]string{"mine": "x", "p/" + conv + "meta.json": smallTree()[conv+"meta.json"], "live/conversations/l1/conversation.jsonl": "{}"} {
 		if files[name] != want {
-			t.Errorf("%s: %q, want %q", name, files[name], want)
+			t.Errorf("%s: got %q, want %q", name, files[name], want)
 		}
 	}
 }

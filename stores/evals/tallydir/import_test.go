@@ -367,7 +367,7 @@ func TestPaths(t *testing.T) {
 		st := openStore(t)
 		r := mustBeClean(t, st, filepath.Join(base, filepath.FromSlash(c.path)))
 		if r.Root != c.root || r.Sessions != c.sessions || r.Files.Total() != c.files {
-			t.Errorf("%s: %+v", c.path, r)
+			t.Errorf("%s: got %+v", c.path, r)
 		}
 		if again := mustBeClean(t, st, filepath.Join(base, "proj")); again.Root != c.root {
 			t.Errorf("%s: the root of a second import is %q", c.path, again.Root)

@@ -13,7 +13,7 @@ import (
 
 func nobody(events.Subject) bool { return false }
 
-func TestUnits(t *testing.T) {
+func TestEntries(t *testing.T) {
 	open := func() layouts.Target { return openStore(t) }
 	t.Run("T-38 a folder from any storage, unit by unit", func(t *testing.T) {
 		for seed := range layouttest.Seeds(3) {

@@ -167,7 +167,7 @@ func TestMovedOn(t *testing.T) {
 	}
 	mustEqual(t, with(tree, conv+"conversation.jsonl", step(0)+"\n"+step(1)+"\n"+`{"x": "y"}`), readTree(t, out))
 	if again := mustExport(t, st, out, layouts.ExportOptions{}); again.Written != 0 || again.Kept != r.Written {
-		t.Errorf("a second import reports %+v, the first %+v", again, r)
+		t.Errorf("a second export reports %+v, the first %+v", again, r)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestLarge(t *testing.T) {
 		tree := map[string]string{conv + "conversation.jsonl": step(0) + "\n" + large[:9<<20] + "\n" + step(1), conv + "runs/tally/r.json": large[:9<<20], conv + "x": large[1 : 9<<20]}
 		r, err := layout.Import(t.Context(), st, writeTree(t, dir, tree), layouts.ImportOptions{})
 		if err != nil || len(r.Problems) != 2 || r.Problems[0].Line != 2 || r.Files.Whole != 3 {
-			t.Fatalf("%+v, %v", r, err)
+			t.Fatalf("got %+v, error %v", r, err)
 		}
 		mustEqual(t, tree, exported(t, st.store))
 	})

@@ -66,7 +66,7 @@ func fillWithSecrets(t *testing.T, st *tally.Store, l perstackdir.Layout, files 
 	}
 	changed := layouttest.Change(files, aSetting, strings.Replace(files[aSetting], canary("n3"), canary("other"), 1))
 	if changed[aSetting] == files[aSetting] {
-		t.Fatal("rotation sealed nothing again")
+		t.Fatal("the replacement did not change the setting")
 	}
 	later := in(t, st, "later")
 	for _, tree := range []map[string]string{files, changed, files} {
@@ -90,7 +90,7 @@ func mustNotTell(t *testing.T, st *tally.Store, files map[string]string) {
 	misfit := func(old, with string) events.Raw {
 		text := strings.Replace(files[aSetting], old, with, 1)
 		if text == files[aSetting] {
-			t.Fatalf("the text lacks %s", old)
+			t.Fatalf("the setting lacks %s", old)
 		}
 		return events.Raw(text)
 	}

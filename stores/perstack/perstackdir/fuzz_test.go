@@ -18,7 +18,7 @@ func mustSurvive(t *testing.T, files map[string]string) {
 	}
 	for _, p := range mustImport(t, st, dir).Problems {
 		if strings.Contains(p.Reason, "does not come out") {
-			t.Errorf("%v", p)
+			t.Errorf("got %v", p)
 		}
 	}
 	have, r := layouttest.Exported(t, st, keyed(t))

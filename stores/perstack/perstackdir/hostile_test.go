@@ -33,7 +33,7 @@ func TestHostileFolders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st, files := storetest.Memory(t, tally.Config{}), layouttest.Change(base, files...)
 			if r := mustComeBackOf(t, st, files); len(r.Problems) > 0 || r.Files.Whole > 0 && !strings.HasSuffix(name, "..") { // its file has another name here
-				t.Errorf("%+v", r)
+				t.Errorf("the report is %+v", r)
 			}
 			list, err := perstack.GetEventContents(t.Context(), st, "a", "run-a")
 			want := 0

@@ -47,7 +47,7 @@ func TestRoundTrip(t *testing.T) {
 		dir := folder(t, files)
 		r := mustBeClean(t, st, dir)
 		if r.Added != 1 || r.Files.Whole != 0 || r.Files.Exact != len(files) || r.Root != "proj" {
-			t.Errorf("%+v", r)
+			t.Errorf("the report is %+v", r)
 		}
 		layouttest.MustEqual(t, files, exported(t, st))
 		if again := mustBeClean(t, st, dir); again.Events != 0 || again.Unchanged != 1 {

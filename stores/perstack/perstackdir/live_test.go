@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-func TestUnits(t *testing.T) {
+func TestEntries(t *testing.T) {
 	l := keyed(t)
 	open := func() layouts.Target { return openStore(t) }
 	none := func(events.Subject) bool { return false }

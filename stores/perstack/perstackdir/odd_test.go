@@ -131,7 +131,7 @@ func TestForeignFiles(t *testing.T) {
 	r := mustComeBack(t, files)
 	layouttest.MustBeClean(t, r)
 	if r.Files.Whole != 10 || len(r.Notes) != 7 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	if !slices.ContainsFunc(r.Notes, func(p layouts.Problem) bool {
 		return strings.HasSuffix(p.File, "-cp1.json") && strings.Contains(p.Reason, "is a checkpoint where")
@@ -152,7 +152,7 @@ func TestNames(t *testing.T) {
 	files := layouttest.Change(base, "jobs/a/checkpoints/CP2.json", strings.Replace(c, `"id":"cp2"`, `"id":"CP2"`, 1), "jobs/a/x\xff\xfe.txt", "odd", "jobs/a/checkpoints/\xff.json", "{}", "jobs/a/runs/r\xffn/event-1-1-x.json", "{}", "y\xff", "beside")
 	r := mustComeBack(t, files)
 	if len(r.Problems) != 2 {
-		t.Errorf("%v", r.Problems)
+		t.Errorf("got the problems %v", r.Problems)
 	}
 	for id, dir := range map[string]string{"con": "con", "a=2Fb": "a=2Fb", "a/b": "a=2Fb", "x.": "x.", "..": ".=2E", "Grüße": "Grüße"} {
 		t.Run(id, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestNotFiles(t *testing.T) {
 	st := openStore(t)
 	r = mustImport(t, st, dir)
 	if len(r.Problems) != 5 || r.Sessions != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	layouttest.MustEqual(t, small("a").files, exported(t, st))
 }
@@ -213,7 +213,7 @@ func TestNoPermission(t *testing.T) {
 	}
 	r := mustImport(t, st, dir)
 	if len(r.Problems) != 2 || r.Events != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	layouttest.MustEqual(t, small("a").files, exported(t, st))
 }
@@ -231,7 +231,7 @@ func TestOneNameTwice(t *testing.T) {
 	mustBeClean(t, st, dir)
 	replaceTree(t, dir, layouttest.Change(r.files, first, files[second])) // as the original does
 	if r := mustBeClean(t, st, dir); r.Changed != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	layouttest.MustEqual(t, layouttest.Change(r.files, first, files[second]), exported(t, st))
 	if p := load(t, st, "a").Ledger.Runs[0].Progress; p != 4 {
@@ -249,7 +249,7 @@ func TestWithoutJob(t *testing.T) {
 	mustBeClean(t, st, folder(t, files))
 	s := load(t, st, "a")
 	if s.Ledger.Kind != events.KindJob || len(s.Ledger.Runs) != 1 || len(s.Ledger.Checkpoints) != 3 || s.Ledger.CreatedAt != "2025-07-31T22:13:20.007Z" {
-		t.Errorf("%+v", s.Ledger)
+		t.Errorf("got %+v", s.Ledger)
 	}
 	for rec, err := range st.Read(t.Context(), events.Range{Subject: s.Subject}) {
 		if err != nil || rec.Type == events.TypeRunCreated {
@@ -279,7 +279,7 @@ func TestModes(t *testing.T) {
 		}
 	}
 	if again := mustBeClean(t, st, dir); again.Events != 0 {
-		t.Errorf("%+v", again)
+		t.Errorf("the report is %+v", again)
 	}
 }
 
@@ -295,7 +295,7 @@ func TestTwoRoots(t *testing.T) {
 	theirs := folder(t, other.files)
 	r := mustImport(t, st, theirs)
 	if !slices.Equal(r.Refused, []string{"job/a"}) || r.Events != 0 || !strings.Contains(r.Problems[0].Reason, "--namespace") {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	layouttest.MustEqual(t, mine, exported(t, st))
 	apart := layouttest.Store{Log: st.Log, Name: "other"}
@@ -303,7 +303,7 @@ func TestTwoRoots(t *testing.T) {
 	layouttest.MustEqual(t, other.files, exported(t, apart))
 	layouttest.MustEqual(t, mine, exported(t, st))
 	if r := mustImportBy(t, keyed(t), st, theirs, layouts.ImportOptions{Merge: true}); len(r.Problems) > 0 || r.Changed != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	layouttest.MustEqual(t, other.files, exported(t, st))
 }
@@ -315,13 +315,13 @@ func TestChangedSince(t *testing.T) {
 	mustBeClean(t, st, dir)
 	live(t, st, "a", &events.CheckpointSaved{ID: "cp2", Kind: "step", Run: &events.RunRef{Kind: "expert", ID: "run-a"}, Step: 9, Raw: events.Raw(`{"id":"cp2"}`)})
 	if again := mustImport(t, st, dir); len(again.Refused) != 1 || again.Events != 0 {
-		t.Errorf("%+v", again)
+		t.Errorf("the report is %+v", again)
 	}
 	live(t, st, "a", &events.CheckpointSaved{ID: "cp2", Kind: "step", Run: &events.RunRef{Kind: "expert", ID: "run-a"}, Step: 0, Raw: events.Raw(r.files[pathOf(r.files, "checkpoints/cp2")])})
 	r.emit("retry", [2]any{"reason", "x"})
 	layouttest.WriteTree(t, dir, 0o644, r.files)
 	if again := mustBeClean(t, st, dir); again.Changed != 1 || again.Events != 1 {
-		t.Errorf("%+v", again)
+		t.Errorf("the report is %+v", again)
 	}
 	layouttest.MustEqual(t, r.files, exported(t, st))
 }
@@ -348,10 +348,10 @@ func TestSniff(t *testing.T) {
 	}{{root, 2}, {filepath.Dir(root), 2}, {filepath.Join(root, "jobs"), 2}, {filepath.Join(root, "jobs", "a"), 1}, {filepath.Join(root, "jobs", "b"), 1}} {
 		st := openStore(t)
 		if r := mustBeClean(t, st, c.path); !bare.Sniff(c.path) || r.Sessions != c.jobs || r.Root != "proj" {
-			t.Errorf("%s: %+v", c.path, r)
+			t.Errorf("%s: got %+v", c.path, r)
 		}
 		if _, ok := exported(t, st)["beside"]; ok != (c.jobs == 2) {
-			t.Errorf("%s: the file beside the jobs was imported: %v", c.path, ok)
+			t.Errorf("%s: the file beside the jobs was exported: %v", c.path, ok)
 		}
 	}
 	for _, path := range []string{filepath.Join(root, "jobs", "a", "runs"), filepath.Join(root, "beside"), t.TempDir(), folder(t, map[string]string{"jobs/x/job.json": "{}"})} {

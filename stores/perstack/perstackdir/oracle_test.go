@@ -97,7 +97,7 @@ func TestOracleWrites(t *testing.T) {
 	files := layouttest.ReadTree(t, wrote)
 	r := mustBeClean(t, st, wrote)
 	if r.Files.Whole != 0 || r.Files.Exact != len(files) || len(r.Notes) > 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	out := t.TempDir()
 	layouttest.MustExport(t, st, keyed(t), filepath.Join(out, "perstack"), layouts.ExportOptions{})

@@ -226,7 +226,7 @@ func parityKeys(t *testing.T, st *tally.Store) {
 				t.Errorf("%s is %s", name, have[name])
 			}
 			if s, err := perstack.JobOf(own, job).Setting(t.Context(), "run-"+job); !errors.Is(err, sealed.ErrSealBroken) {
-				t.Errorf("%s: %+v, %v", job, s, err)
+				t.Errorf("%s: got %+v, error %v", job, s, err)
 			}
 		}
 	})
@@ -261,6 +261,6 @@ func mustOpen(t *testing.T, st *tally.Store, job string) {
 	t.Helper()
 	s, err := perstack.JobOf(st, job).Setting(t.Context(), "run-"+job)
 	if err != nil || s.PerstackAPIKey != canary("api") {
-		t.Errorf("%s: %+v, %v", job, s, err)
+		t.Errorf("%s: got %+v, error %v", job, s, err)
 	}
 }

@@ -48,7 +48,7 @@ func parityBytes(t *testing.T, st *tally.Store) {
 	t.Run("P-20 every file comes out byte for byte, rendered from the records", func(t *testing.T) {
 		files := small("a").files
 		if r := mustComeBackOf(t, in(t, st, "p20"), files); len(r.Problems) > 0 || r.Files.Exact != len(files) || r.Added != 1 {
-			t.Errorf("%+v", r)
+			t.Errorf("the report is %+v", r)
 		}
 	})
 	t.Run("P-10 an event that took the name of another is in the log with it, and unique names stay", func(t *testing.T) {
@@ -72,7 +72,7 @@ func parityBytes(t *testing.T, st *tally.Store) {
 		own := in(t, st, "p30")
 		r := mustComeBackOf(t, own, files)
 		if mustSay(t, r, half, "kept as it is"); r.Files.Whole != 6 {
-			t.Errorf("%+v", r)
+			t.Errorf("the report is %+v", r)
 		}
 		if list, err := perstack.GetCheckpointsByJobID(t.Context(), own, "a"); err != nil || len(list) != 4 {
 			t.Errorf("got %d checkpoints, want only those of checkpoints/; error %v", len(list), err)

@@ -50,7 +50,7 @@ func TestSecrets(t *testing.T) {
 	} {
 		have, r := layouttest.Exported(t, st, l)
 		if len(r.Problems) != 1 || r.Problems[0].File != aSetting || hasCanary(fmt.Sprint(r)) {
-			t.Errorf("%s: %v", name, r.Problems)
+			t.Errorf("%s: got %v", name, r.Problems)
 		}
 		for path, data := range have {
 			if hasCanary(data) {
@@ -81,7 +81,7 @@ func TestImportWithoutKey(t *testing.T) {
 		layouttest.MustEqual(t, layouttest.Change(files, aSetting, "-"), exported(t, st))
 	}
 	if r := mustBeClean(t, st, dir); r.Changed != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	layouttest.MustEqual(t, files, exported(t, st))
 	mustSay(t, mustImportBy(t, bare, st, dir, layouts.ImportOptions{}), aSetting, "not imported")
@@ -147,7 +147,7 @@ func TestPrivateFiles(t *testing.T) {
 				st := openStore(t)
 				r := mustImportBy(t, bare, st, dir, o)
 				if len(r.Problems) == 0 || hasCanary(fmt.Sprint(r)) {
-					t.Errorf("%v", r.Problems)
+					t.Errorf("got the problems %v", r.Problems)
 				}
 				mustHideCanaries(t, st)
 				if again := mustImportBy(t, bare, st, dir, o); again.Events != 0 {
@@ -185,7 +185,7 @@ func TestSettingAgain(t *testing.T) {
 	}
 	run := load(t, st, "a").Ledger.Run(events.RunRef{Kind: "expert", ID: "run-a"})
 	if run.TouchedAt != "2025-07-31T22:28:20.000Z" || run.Models[0] != "claude" {
-		t.Errorf("%+v", run)
+		t.Errorf("got %+v", run)
 	}
 }
 

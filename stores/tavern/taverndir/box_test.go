@@ -49,7 +49,7 @@ func TestBoxes(t *testing.T) {
 	wantFiles(t, st, want)
 	again, dir := openStore(t), folder(t, ".tavern", want)
 	if r := imported(t, again, dir, layouts.ImportOptions{}); r.Added != 2 || len(r.Problems)+len(r.Notes) != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	wantFiles(t, again, want)
 	if s := need(again.Session("inbox/kettle").Load(ctx, "")); string(s.Threads["inbox"].Turns[0].Meta) != `{"id":"m1","from":"user","to":"kettle","type":"question","thread":"b: c","replyTo":"m0","mine":"x"}` {
@@ -81,11 +81,11 @@ func TestForeignHead(t *testing.T) {
 	}
 	st := openStore(t)
 	if r := imported(t, st, folder(t, ".tavern", files), layouts.ImportOptions{}); len(r.Notes) != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	wantFiles(t, st, files)
 	if s := need(st.Session("inbox/kettle").Load(t.Context(), "")); s.Ledger.Text("title") != "" || len(s.Threads["inbox"].Turns) != 1 {
-		t.Errorf("%+v", s.Ledger)
+		t.Errorf("got %+v", s.Ledger)
 	}
 	if _, set := need(st.Session("inbox/kettle").Load(t.Context(), "")).Ledger.Fields.Get("cursors"); set {
 		t.Error("the foreign head moved the cursor")
@@ -159,11 +159,11 @@ func TestTextOfItems(t *testing.T) {
 			}
 		}
 		if want := `{"id":"i1","meta":{"id":"i1"},"text":"make all\n"}` + "\n"; files["queues/q/items/000000000002-i1.json"] != want {
-			t.Errorf("%s, want %s", files["queues/q/items/000000000002-i1.json"], want)
+			t.Errorf("got %s, want %s", files["queues/q/items/000000000002-i1.json"], want)
 		}
 		before := openStore(t)
 		if r := imported(t, before, folder(t, ".tavern", old), layouts.ImportOptions{}); len(r.Problems)+len(r.Notes) > 0 {
-			t.Errorf("%+v", r)
+			t.Errorf("the report is %+v", r)
 		}
 		for n, body := range bodies {
 			if json.Valid([]byte(body)) {

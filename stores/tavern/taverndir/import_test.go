@@ -51,13 +51,13 @@ func TestImport(t *testing.T) {
 	r := imported(t, st, dir, layouts.ImportOptions{})
 	t.Run("D-53 a .tavern goes in and comes out byte for byte", func(t *testing.T) {
 		if r.Added != 2 || r.Root != ".tavern" {
-			t.Errorf("%+v", r)
+			t.Errorf("the report is %+v", r)
 		}
 		wantFiles(t, st, files, hidden...)
 	})
 	t.Run("D-53 again, nothing is added", func(t *testing.T) {
 		if again := imported(t, st, filepath.Dir(dir), layouts.ImportOptions{}); again.Events != 0 || again.Unchanged != 2 {
-			t.Errorf("%+v", again)
+			t.Errorf("the report is %+v", again)
 		}
 	})
 	t.Run("D-53 travels to another machine", func(t *testing.T) {
@@ -74,10 +74,10 @@ func TestImport(t *testing.T) {
 	t.Run("D-12 the agents are there", func(t *testing.T) {
 		i := need(tavern.AgentOf(st, id1).Info(t.Context()))
 		if i.Name != "Kettle" || i.State != tavern.AgentWaiting || i.Assignment != "Boil." || len(i.Commitments) != 1 || !i.HasPending() {
-			t.Errorf("%+v", i)
+			t.Errorf("got %+v", i)
 		}
 		if i = need(tavern.AgentOf(st, id2).Info(t.Context())); i.Name != "Fix" || i.State != tavern.AgentIdle || i.Assignment != "do: it" {
-			t.Errorf("%+v", i)
+			t.Errorf("got %+v", i)
 		}
 	})
 	t.Run("D-32 the log of sessions, in order", func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestImport(t *testing.T) {
 	t.Run("documents have the bytes and the ids of their files", func(t *testing.T) {
 		for id, content := range map[string]string{"specs/store": files["docs/specs/store.md"], "main.go": files["docs/main.go"], "x.md": "", "A/b/" + strings.Repeat("n", 100): "escaped"} {
 			if doc, err := st.Documents().Read(t.Context(), "doc", id); err != nil || string(doc.Data) != content {
-				t.Errorf("%s: %v", id, err)
+				t.Errorf("%s: got the error %v", id, err)
 			}
 		}
 		if _, err := st.Documents().Read(t.Context(), "workflow", "release"); err != nil {
@@ -145,7 +145,7 @@ func TestImportRefuses(t *testing.T) {
 	wantFiles(t, st, map[string]string{"docs/a.md": "2", "agents/kettle/agent.md": node(id1, "Kettle", "working")})
 	r := imported(t, st, dir, layouts.ImportOptions{})
 	if r.Events != 0 || len(r.Problems) != 2 || !slices.Equal(r.Refused, []string{"agent/" + id1}) {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	dry := imported(t, st, dir, layouts.ImportOptions{DryRun: true, Merge: true})
 	r = imported(t, st, dir, layouts.ImportOptions{Merge: true})
@@ -159,10 +159,10 @@ func TestImportRefuses(t *testing.T) {
 	files["docs/a.md"] = "3"
 	write(t, dir, files)
 	if r := imported(t, st, dir, layouts.ImportOptions{}); r.Changed != 1 || len(r.Problems) != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	if i := need(a.Info(ctx)); i.State != tavern.AgentDone || i.Name != "Pot" {
-		t.Errorf("%+v", i)
+		t.Errorf("got %+v", i)
 	}
 	wantFiles(t, st, files)
 }
@@ -172,23 +172,23 @@ func TestFlat(t *testing.T) {
 	dir := folder(t, "store", files)
 	t.Run("D-08 ids are sorted, of that extension, neither hidden nor below", func(t *testing.T) {
 		if have := need(taverndir.List(dir)); !slices.Equal(have, []string{"b c", "kettle", "spec"}) {
-			t.Errorf("%q", have)
+			t.Errorf("got %q", have)
 		}
 		if _, err := taverndir.List(filepath.Join(dir, "spec.md")); err == nil {
-			t.Error("Sniff accepted a file")
+			t.Error("List accepted a file")
 		}
 	})
 	t.Run("D-08 a folder of documents goes in and comes out", func(t *testing.T) {
 		st := openStore(t)
 		if r := imported(t, st, dir, layouts.ImportOptions{}); r.Added != 1 || len(r.Problems) != 0 {
-			t.Errorf("%+v", r)
+			t.Errorf("the report is %+v", r)
 		}
 		wantFiles(t, st, files, ".hidden.md")
 		for _, id := range []string{"spec", "b c"} {
 			need(st.Documents().Read(t.Context(), "doc", id))
 		}
 		if i := need(tavern.AgentOf(st, id1).Info(t.Context())); i.State != tavern.AgentDone {
-			t.Errorf("%+v", i)
+			t.Errorf("got %+v", i)
 		}
 	})
 	t.Run("a folder of documents without an agent takes a word", func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestOdd(t *testing.T) {
 	}
 	st := openStore(t)
 	if r := imported(t, st, dir, layouts.ImportOptions{}); len(r.Problems) != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	wantFiles(t, st, map[string]string{"docs/a.md": "1"})
 	if _, err := (taverndir.Layout{Flat: true}).Import(t.Context(), st, filepath.Join(dir, "none"), layouts.ImportOptions{}); err == nil {

@@ -182,7 +182,7 @@ func TestB42(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := bring(); len(r.Problems) > 0 {
-			t.Errorf("%+v", r.Problems)
+			t.Errorf("got the problems %+v", r.Problems)
 		}
 		_, fenced := errors.AsType[*tally.FencedError](here.Finish(ctx, []byte(`"late"`)))
 		one, two := need(other.Get(ctx, "one")), need(other.Get(ctx, "two"))
@@ -190,7 +190,7 @@ func TestB42(t *testing.T) {
 			t.Errorf("fenced %v, the item is %+v", fenced, one)
 		}
 		if two.State != tavern.ItemDone || string(two.History[0].Result) != `"done here"` {
-			t.Errorf("%+v", two)
+			t.Errorf("got %+v", two)
 		}
 		had := states(t, clone, "q")
 		bring()
@@ -213,7 +213,7 @@ func TestB42(t *testing.T) {
 		}
 		had := states(t, clone, "q")
 		if r := bring(); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Reason, "item one") || r.Events != 0 {
-			t.Errorf("%+v", r)
+			t.Errorf("the report is %+v", r)
 		}
 		if diff := cmp.Diff(had, states(t, clone, "q")); diff != "" {
 			t.Error(diff)
@@ -225,7 +225,7 @@ func TestB42(t *testing.T) {
 			files := map[string]string{"queues/q/items/000000000001-one.json": `{"id":"one","meta":{"id":"one"},"turn":1,` + said + "}\n"}
 			st := openStore(t)
 			if r := imported(t, st, folder(t, ".tavern", files), layouts.ImportOptions{}); len(r.Notes) != 1 {
-				t.Errorf("%s: %+v", said, r)
+				t.Errorf("%s: got %+v", said, r)
 			}
 			wantFiles(t, st, files)
 		}

@@ -79,7 +79,7 @@ func wantFiles(t testing.TB, st *tally.Store, want map[string]string, but ...str
 		}
 	}
 	if len(r.Problems) > 0 {
-		t.Errorf("%+v", r.Problems)
+		t.Errorf("got the problems %+v", r.Problems)
 	}
 }
 

@@ -31,7 +31,7 @@ func everything() map[string]string {
 	}
 }
 
-func TestUnits(t *testing.T) {
+func TestEntries(t *testing.T) {
 	l := taverndir.Layout{}
 	t.Run("D-53 a folder from any storage", func(t *testing.T) {
 		a, b := openStore(t), openStore(t)

@@ -61,7 +61,7 @@ func TestOddWords(t *testing.T) {
 		files := map[string]string{"agents/kettle/agent.md": node(id1, "Kettle", "waiting")}
 		write(t, dir, files)
 		if r := imported(t, st, dir, layouts.ImportOptions{}); len(r.Problems) > 0 {
-			t.Errorf("%+v", r)
+			t.Errorf("the report is %+v", r)
 		}
 		if a := need(tavern.AgentOf(st, id1).Info(t.Context())); a.State != tavern.AgentWaiting {
 			t.Errorf("the agent is %+v", a)
@@ -71,11 +71,11 @@ func TestOddWords(t *testing.T) {
 	t.Run("B-44 a template of the store stays when its file is none any more", func(t *testing.T) {
 		st, dir := openStore(t), folder(t, ".tavern", map[string]string{"workflows/w.json": template})
 		if r := imported(t, st, dir, layouts.ImportOptions{}); len(r.Problems) > 0 {
-			t.Fatalf("%+v", r)
+			t.Fatalf("the report is %+v", r)
 		}
 		write(t, dir, map[string]string{"workflows/w.json": `{"steps":[]}`})
 		if r := imported(t, st, dir, layouts.ImportOptions{}); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Reason, "the store keeps its version") {
-			t.Errorf("%+v", r)
+			t.Errorf("the report is %+v", r)
 		}
 		wantFiles(t, st, map[string]string{"workflows/w.json": template})
 	})

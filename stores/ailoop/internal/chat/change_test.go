@@ -65,7 +65,7 @@ func TestBetween(t *testing.T) {
 			t.Fatal("the replacement has another result than the change")
 		}
 		if p := c.Payload("main", nil, "save"); p != nil && p.Validate() != nil {
-			t.Fatalf("%+v: %v", p, p.Validate())
+			t.Fatalf("%+v: got %v", p, p.Validate())
 		}
 	})
 }
@@ -120,12 +120,12 @@ func TestOldShapes(t *testing.T) {
 			t.Errorf("%s was accepted as a message of the current form", old)
 		}
 		if s, isOld, err := chat.ParseAny([]byte(file)); err != nil || !isOld || string(s.Messages[0]) != want {
-			t.Errorf("%s: %v, %v", file, isOld, err)
+			t.Errorf("%s: got %v, error %v", file, isOld, err)
 		}
 	}
 	for _, wrong := range []string{`{"User":{"blocks":[{"Text":7}]}}`, `{"User":{"blocks":7}}`, `{"User":7}`, `{"Robot":{"blocks":[]}}`, `{"User":{"blocks":[{"ToolResult":{"call_id":"c","content":{"Other":"t"}}}]}}`} {
 		if have, _, err := chat.Modern([]byte(wrong)); err == nil {
-			t.Errorf("%s: %s", wrong, have)
+			t.Errorf("%s: got %s", wrong, have)
 		}
 	}
 }

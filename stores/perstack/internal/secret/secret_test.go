@@ -83,7 +83,7 @@ func TestCanaries(t *testing.T) {
 		t.Errorf("the suspects are %q", suspects)
 	}
 	if got, err := Put(without, values); err != nil || string(got) != string(raw) {
-		t.Errorf("%s, %v", got, err)
+		t.Errorf("got %s, error %v", got, err)
 	}
 	for _, kept := range []string{`"model": "claude-sonnet-4-5"`, `"providerName": "anthropic"`, `"region": "eu-west-1"`, `"resourceName": "east"`,
 		`"apiVersion": "2026-01-01"`,
@@ -179,7 +179,7 @@ func TestTakeRefusesWhatIsNotJSON(t *testing.T) {
 	for _, raw := range []string{"", `{"env":{"A":"canary"`, "\xef\xbb\xbf{}", "{\"env\":\"canary \xff\"}"} {
 		_, _, _, err := Take(events.Raw(raw))
 		if _, ok := errors.AsType[*rawjson.SyntaxError](err); !ok || strings.Contains(err.Error(), "canary") {
-			t.Errorf("%q: %v", raw, err)
+			t.Errorf("%q: got the error %v", raw, err)
 		}
 	}
 }
@@ -202,7 +202,7 @@ func TestPutRefuses(t *testing.T) {
 	} {
 		_, err := Put(events.Raw(raw), values)
 		if _, ok := errors.AsType[*events.InvalidError](err); !ok || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "canary") {
-			t.Errorf("%s: %v, want %q", raw, err, says)
+			t.Errorf("%s: got %v, want %q", raw, err, says)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestPutRefuses(t *testing.T) {
 func TestUnpackRefuses(t *testing.T) {
 	for _, packed := range []string{"", "{}", `"canary"`, `[["canary"]]`, `["canary",{}]`, `["canary"`} {
 		if _, err := Unpack([]byte(packed)); err == nil || strings.Contains(err.Error(), "canary") {
-			t.Errorf("%s: %v", packed, err)
+			t.Errorf("%s: got the error %v", packed, err)
 		}
 	}
 }
@@ -227,7 +227,7 @@ func TestLooksLikeKey(t *testing.T) {
 		"0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0", "Q7f2kL9xPz3mR8vT1nW6", "use Q7f2kL9xPz3mR8vT1nW6, please",
 	} {
 		if !looksLikeKey(text) {
-			t.Errorf("LooksLikeKey(%q) = false, want true", text)
+			t.Errorf("looksLikeKey(%q) = false, want true", text)
 		}
 	}
 	for _, text := range []string{
@@ -241,7 +241,7 @@ func TestLooksLikeKey(t *testing.T) {
 		"Enter your password: it is never stored anywhere.", "0123456789012345678901234567890123456789",
 	} {
 		if looksLikeKey(text) {
-			t.Errorf("LooksLikeKey(%q) = true, want false", text)
+			t.Errorf("looksLikeKey(%q) = true, want false", text)
 		}
 	}
 }
@@ -327,7 +327,7 @@ func TestNothingIsLeft(t *testing.T) {
 		raw := events.Raw(fmt.Sprintf(place, fmt.Sprintf(value, canary)))
 		without, _, _, err := Take(raw)
 		if err != nil || strings.Contains(string(without), canary) {
-			t.Fatalf("%s: %s, %v", raw, without, err)
+			t.Fatalf("%s: got %s, error %v", raw, without, err)
 		}
 	})
 }

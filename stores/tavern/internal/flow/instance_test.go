@@ -81,7 +81,7 @@ func TestSteps(t *testing.T) {
 			have += " " + s.Status
 		}
 		if have[1:] != x.want {
-			t.Errorf("%s: %s, want %s", name, have[1:], x.want)
+			t.Errorf("%s: got %s, want %s", name, have[1:], x.want)
 		}
 	}
 }

@@ -70,14 +70,14 @@ func TestRender(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			have, err := frontmatter.Render(c.doc)
 			if err != nil || string(have) != c.want {
-				t.Errorf("%q, %v", have, err)
+				t.Errorf("got %q, error %v", have, err)
 			}
 		})
 	}
 	for _, bad := range []map[string]string{{"": "x"}, {" a": "x"}, {"a:b": "x"}, {"a\nb": "x"}, {"a": "x\ny"}, {"a": "x\ry"}} {
 		_, err := frontmatter.Render(frontmatter.Document{Fields: bad})
 		if e, ok := errors.AsType[*frontmatter.Error](err); !ok || e.Reason == "" {
-			t.Errorf("%q: %v", bad, err)
+			t.Errorf("%q: got the error %v", bad, err)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestSet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			have, err := frontmatter.Read([]byte(c.text)).Set(c.key, c.value)
 			if err != nil || string(have) != c.want {
-				t.Errorf("%q, %v", have, err)
+				t.Errorf("got %q, error %v", have, err)
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func TestRenderLaw(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(d, frontmatter.Parse(text)); diff != "" {
-			t.Fatalf("%q: %s", text, diff)
+			t.Fatalf("%q: got %s", text, diff)
 		}
 	})
 }
@@ -169,7 +169,7 @@ func FuzzSet(f *testing.F) {
 		if again, err := frontmatter.Render(d); err == nil && d.Fields != nil {
 			d.Body = strings.TrimSpace(d.Body)
 			if diff := cmp.Diff(d.Fields, frontmatter.Parse(again).Fields); diff != "" && (len(d.Fields) > 0 || d.Titled) {
-				t.Fatalf("%q: %s", text, diff)
+				t.Fatalf("%q: got %s", text, diff)
 			}
 		}
 	})

@@ -93,7 +93,7 @@ func TestParse(t *testing.T) {
 			seen[c.ID] = true
 		}
 		if len(list) != 4 || len(seen) != 4 || list[2].ID != "x" {
-			t.Errorf("%+v", list)
+			t.Errorf("got %+v", list)
 		}
 	})
 	t.Run("D-12 what is a commitment", func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestParseErrors(t *testing.T) {
 	for _, bad := range []string{"", "text", "---\nid: 7\ntitle: K\nstate: idle\n---\n", "---\nid: {" + id + "}\ntitle: K\nstate: idle\n---\n"} {
 		_, err := nodefile.Parse([]byte(bad))
 		if e, ok := errors.AsType[*nodefile.Error](err); !ok || e.Field != "id" {
-			t.Errorf("%q: %v", bad, err)
+			t.Errorf("%q: got the error %v", bad, err)
 		}
 	}
 }
@@ -149,15 +149,15 @@ func TestNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(text) != original {
-		t.Errorf("%s", text)
+		t.Errorf("got %s", text)
 	}
 	n.Commitments[1].ID = "2"
 	if text, err = nodefile.New(n); err != nil || strings.Replace(string(text), "  - Id: 2\n", "", 1) != original {
-		t.Errorf("%s, %v", text, err)
+		t.Errorf("got %s, error %v", text, err)
 	}
 	n.Assignment, n.Commitments = "", nil
 	if text, err = nodefile.New(n); err != nil || !strings.HasSuffix(string(text), "---\n\n") {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("got %q, error %v", text, err)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestEditRefuses(t *testing.T) {
 		change(&n)
 		_, err := nodefile.Edit([]byte(original), n)
 		if e, ok := errors.AsType[*nodefile.Error](err); !ok || e.Reason == "" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got the error %v", name, err)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func TestEdit(t *testing.T) {
 			want = strings.ReplaceAll(want, "Id: ID", "Id: "+n.Commitments[0].ID)
 		}
 		if have := edited(t, c.text, change); have != want {
-			t.Errorf("%s:\n%q\nwant\n%q", name, have, want)
+			t.Errorf("%s: got\n%q\nwant\n%q", name, have, want)
 		}
 	}
 }
@@ -366,7 +366,7 @@ func FuzzEdit(f *testing.F) {
 		n, err := nodefile.Parse(text)
 		if err != nil {
 			if _, ok := errors.AsType[*nodefile.Error](err); !ok {
-				t.Fatalf("%T", err)
+				t.Fatalf("got the error %T", err)
 			}
 			return
 		}

@@ -23,7 +23,7 @@ func TestMissingStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			if list, err := evals.List(t.Context(), st); err != nil || len(list) != 0 {
-				t.Errorf("%v, %v", list, err)
+				t.Errorf("got %v, error %v", list, err)
 			}
 			if c, found, err := evals.Get(t.Context(), st, "c1"); c != nil || found || err != nil {
 				t.Errorf("%v, %v, %v", c, found, err)

@@ -83,7 +83,7 @@ func TestTracesAgree(t *testing.T) {
 		}
 		files, report := layouttest.Exported(t, st, tallydir.Layout{})
 		if len(report.Problems) > 0 {
-			rt.Fatalf("%v", report.Problems)
+			rt.Fatalf("got the problems %v", report.Problems)
 		}
 		file := files["conversations/c/stepTraces.json"]
 		traces, err := c.LoadTrajectoryStepTraces(t.Context())

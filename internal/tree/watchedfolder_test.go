@@ -249,7 +249,7 @@ func TestLinks(t *testing.T) {
 	at := need(r.put("after", "text", 0))
 	must(t, r.runner.Wait(t.Context(), at))
 	if text, err := os.ReadFile(filepath.Join(r.dir, "after")); err != nil || string(text) != "text" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("got %q, error %v", text, err)
 	}
 }
 

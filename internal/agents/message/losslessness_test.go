@@ -31,7 +31,7 @@ func TestLost(t *testing.T) {
 		`{"role":"user","content":"hi","arguments":"{\"a\":\"ho\"}"}`: `{"a":"ho"}`,
 	} {
 		if got := lost([]byte(turn), shapes.Turn{Parts: []shapes.Part{{Text: "hi"}}}); got != want {
-			t.Errorf("%s: %q, want %q", turn, got, want)
+			t.Errorf("%s: got %q, want %q", turn, got, want)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func TestDeep(t *testing.T) {
 			check(t, []byte(turn))
 			read, _ := message.Read([]byte(turn))
 			if got := slices.ContainsFunc(read.Parts, func(p shapes.Part) bool { return p.Text == "hi" }); got != deep {
-				t.Errorf("%d levels of %s:\n%s", n, floor, tell(read))
+				t.Errorf("%d levels of %s:\n%s", n, floor, describe(read))
 			}
 		}
 	}
@@ -94,10 +94,10 @@ func check(t interface {
 		return
 	}
 	if text := lost(turn, read); text != "" {
-		t.Fatalf("the result of reading %s\nlacks %q:\n%s", turn, text, tell(read))
+		t.Fatalf("the result of reading %s\nlacks %q:\n%s", turn, text, describe(read))
 	}
-	if !utf8.ValidString(tell(read)) {
-		t.Fatalf("the result of reading %s\nis not UTF-8:\n%s", turn, tell(read))
+	if !utf8.ValidString(describe(read)) {
+		t.Fatalf("the result of reading %s\nis not UTF-8:\n%s", turn, describe(read))
 	}
 	if u := read.Usage; u.Input < 0 || u.Output < u.Reasoning || u.CacheRead < 0 || u.CacheWrite < 0 || u.Total() < 0 {
 		t.Fatalf("%s\nhas an invalid usage: %+v", turn, u)
@@ -197,12 +197,12 @@ func TestReadGlued(t *testing.T) {
 	const said = `{"type":"assistant","uuid":"a","message":{"role":"assistant","content":[{"type":"text","text":"So."}]}}`
 	const summary = `{"type":"summary","summary":"Belts","leafUuid":"a"}`
 	read, ok := message.ReadGlued([]byte(said + summary))
-	if want := "claude-code\nsaid assistant: So.\nsaid summary: Belts\n"; !ok || tell(read) != want {
-		t.Errorf("%v\n%s", ok, tell(read))
+	if want := "claude-code\nsaid assistant: So.\nsaid summary: Belts\n"; !ok || describe(read) != want {
+		t.Errorf("%v\n%s", ok, describe(read))
 	}
 	for _, line := range []string{"", said, said + `{"torn`, said + `{"type":"unknown"}`, `{}{}`, "\x00"} {
 		if read, ok := message.ReadGlued([]byte(line)); ok {
-			t.Errorf("%q was read, want a refusal:\n%s", line, tell(read))
+			t.Errorf("%q was read, want a refusal:\n%s", line, describe(read))
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestKept(t *testing.T) {
 	v := keeping{Rest: Members{{"n", []byte("0")}, {"l", []byte("7")}}}
 	if v.N = 5; true {
 		if out, err := Marshal(v); string(out) != `{"n":5,"l":7}` || err != nil {
-			t.Errorf("%s, %v", out, err)
+			t.Errorf("got %s, error %v", out, err)
 		}
 	}
 	for in, v := range map[string]any{`{"n":0,"n":1}`: new(keeping), `{"x":1,"x":2}`: new(keeping)} {

@@ -269,7 +269,7 @@ func TestSeveralJobs(t *testing.T) {
 	files["jobs/empty/x/y/z"] = "z"
 	r := mustComeBack(t, files)
 	if r.Sessions != 6 || len(r.Problems) != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	st, dir := openStore(t), folder(t, files)
 	mustImport(t, st, dir)
@@ -277,7 +277,7 @@ func TestSeveralJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := mustImport(t, st, dir); r.Events != 0 { // a job whose folder is gone stays
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	if have, _ := layouttest.Exported(t, st, keyed(t)); !strings.Contains(have["jobs/job-1/job.json"], "job-1") {
 		t.Error("the session is missing in the store")
