@@ -334,7 +334,7 @@ func mustListMail(t *rapid.T, r WorkReader, m *workModel) {
 		if page, err := r.Messages(t.Context(), q); err != nil || len(page) > 0 {
 			t.Fatalf("the page after the last message is %+v, error %v", page, err)
 		}
-		questions, err := r.Questions(t.Context(), m.ns, receiver)
+		questions, err := questionsOf(t.Context(), r, m.ns, receiver)
 		must(t, err)
 		for _, l := range questions {
 			asked++
@@ -459,7 +459,7 @@ func TestWorkByHand(t *testing.T) {
 		list, err := r.Queues(t.Context(), WorkPage{Namespace: "n"})
 		must(t, err)
 		if len(list) != 1 || [3]int{list[0].Dead, list[0].Waiting, list[0].Ready} != want {
-			t.Errorf("%s: %+v", dead, list)
+			t.Errorf("%s: got %+v", dead, list)
 		}
 	}
 	must(t, w.Close())

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -628,4 +629,11 @@ func (m *workModel) owners() map[events.Subject]string {
 		}
 	}
 	return list
+}
+
+// questionsOf lists the messages to which the asker awaits an answer, in log order.
+func questionsOf(ctx context.Context, r WorkReader, namespace, asker string) ([]MessageListed, error) {
+	rows, err := r.db.QueryContext(ctx, "SELECT "+messageColumns+` FROM questions a JOIN messages m ON m.namespace=a.namespace AND m.inbox=a.asked
+		AND m.offset=a.offset AND m.number=a.number WHERE a.namespace=? AND a.asker=? ORDER BY m.offset, m.number`, namespace, asker)
+	return collect(rows, err, (*MessageListed).columns)
 }

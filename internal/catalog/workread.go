@@ -217,11 +217,3 @@ func (r WorkReader) Messages(ctx context.Context, q MessageQuery) ([]MessageList
 	list, err := collect(rows, err, (*MessageListed).columns)
 	return list, r.wrap(err)
 }
-
-// Questions lists the messages to which the asker awaits an answer, in log order.
-func (r WorkReader) Questions(ctx context.Context, namespace, asker string) ([]MessageListed, error) {
-	rows, err := r.db.QueryContext(ctx, "SELECT "+messageColumns+` FROM questions a JOIN messages m ON m.namespace=a.namespace AND m.inbox=a.asked
-		AND m.offset=a.offset AND m.number=a.number WHERE a.namespace=? AND a.asker=? ORDER BY m.offset, m.number`, namespace, asker)
-	list, err := collect(rows, err, (*MessageListed).columns)
-	return list, r.wrap(err)
-}

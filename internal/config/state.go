@@ -23,8 +23,8 @@ func (c Config) StoreName() string {
 	switch c.Backend {
 	case Local:
 		path := c.Store
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			path = real
+		if resolved, err := filepath.EvalSymlinks(path); err == nil {
+			path = resolved
 		}
 		return nameOf(filepath.Base(path), path)
 	case NATS:

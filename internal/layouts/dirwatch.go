@@ -21,7 +21,7 @@ type WatchLimitError struct {
 }
 
 func (e *WatchLimitError) Error() string {
-	return fmt.Sprintf("layouts: %d folders are watched, and the system allows no more (on Linux see sysctl fs.inotify): %v", e.Watched, e.Err)
+	return fmt.Sprintf("layouts: the system allows no more than the %d watched folders (on Linux see sysctl fs.inotify): %v", e.Watched, e.Err)
 }
 
 func (e *WatchLimitError) Unwrap() error { return e.Err }
@@ -30,7 +30,7 @@ func (e *WatchLimitError) Unwrap() error { return e.Err }
 type dirWatch struct {
 	dir     *Dir
 	fs      *fsnotify.Watcher
-	changed func(path string)
+	changed func(name string)
 	numbers map[string][2]uint64 // folders that are watched, with their numbers
 	paths   map[[2]uint64]string // the inverse of numbers
 
@@ -39,7 +39,7 @@ type dirWatch struct {
 
 // Watch implements Watcher. If there are more folders than the system can watch, it returns a *WatchLimitError. If
 // the folder itself is moved or removed, it returns fs.ErrNotExist.
-func (d *Dir) Watch(ctx context.Context, ready func(), changed func(path string)) error {
+func (d *Dir) Watch(ctx context.Context, ready func(), changed func(name string)) error {
 	for {
 		err := d.watch(ctx, ready, changed)
 		if !errors.Is(err, errConfused) {
@@ -51,9 +51,9 @@ func (d *Dir) Watch(ctx context.Context, ready func(), changed func(path string)
 }
 
 // errConfused reports that fsnotify no longer knows which folders it watches.
-var errConfused = errors.New("layouts: watch: the watched folders are not known any more")
+var errConfused = errors.New("layouts: watch: fsnotify lost track of the watched folders")
 
-func (d *Dir) watch(ctx context.Context, ready func(), changed func(path string)) error {
+func (d *Dir) watch(ctx context.Context, ready func(), changed func(name string)) error {
 	system, err := fsnotify.NewWatcher()
 	if err != nil {
 		return limited(0, err)

@@ -15,22 +15,22 @@ import (
 	"time"
 )
 
-// Storage is a store of files with the operations that an export and a tree need. Paths have slashes and are relative
+// Storage is a store of files with the operations that an export and a tree need. Names are paths with slashes, relative
 // to the storage. A path that could lead out of it is a *PathError. A missing file is fs.ErrNotExist.
 type Storage interface {
 	// List returns the entries of a folder, "" for the storage itself, sorted by name.
-	List(ctx context.Context, path string) ([]FileInfo, error)
+	List(ctx context.Context, folder string) ([]FileInfo, error)
 	// Read opens a file.
-	Read(ctx context.Context, path string) (io.ReadCloser, error)
+	Read(ctx context.Context, name string) (io.ReadCloser, error)
 	// Write replaces or creates a file by the output of content, and creates the folders above it. Readers see the old
 	// or the new content, never a part.
-	Write(ctx context.Context, path string, mode fs.FileMode, content func(io.Writer) error) error
+	Write(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) error
 	// Append appends to a file, and creates it if it is missing.
-	Append(ctx context.Context, path string, content []byte) error
+	Append(ctx context.Context, name string, content []byte) error
 	// Stat describes a file, or a folder if the storage has folders.
-	Stat(ctx context.Context, path string) (FileInfo, error)
+	Stat(ctx context.Context, name string) (FileInfo, error)
 	// Delete removes a file or an empty folder.
-	Delete(ctx context.Context, path string) error
+	Delete(ctx context.Context, name string) error
 }
 
 // FileInfo describes a file or folder.
@@ -52,13 +52,13 @@ type Swapper interface {
 	Storage
 	// Swap replaces a file by the output of content, and creates the folders above it. It returns the new path of the
 	// old file, in the same folder and with a name that IsTemporary recognises, or "" if there was none. In a durable
-	// storage the new file is synced before it gets the name. If path is a folder, a link or the like, it stays, and
+	// storage the new file is synced before it gets the name. If name is a folder, a link or the like, it stays, and
 	// the error is ErrNotFile.
-	Swap(ctx context.Context, path string, mode fs.FileMode, content func(io.Writer) error) (displaced string, err error)
-	// Displace renames a file and returns its new path. If path is not a file, it stays, and the error is ErrNotFile.
-	Displace(ctx context.Context, path string) (displaced string, err error)
-	// Restore renames a displaced file back. If path exists by now, the error is fs.ErrExist.
-	Restore(ctx context.Context, displaced, path string) error
+	Swap(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) (displaced string, err error)
+	// Displace renames a file and returns its new path. If name is not a file, it stays, and the error is ErrNotFile.
+	Displace(ctx context.Context, name string) (displaced string, err error)
+	// Restore renames a displaced file back. If name exists by now, the error is fs.ErrExist.
+	Restore(ctx context.Context, displaced, name string) error
 }
 
 // Syncer is a Storage that makes changes durable only on request.
@@ -74,7 +74,7 @@ type Watcher interface {
 	// fails. "" means that anything may have changed. Watch calls ready before it reports changes; later changes are
 	// all reported, except of files whose names IsTemporary recognises. If a folder appears or disappears, its files
 	// need not be reported. Calls of changed do not overlap.
-	Watch(ctx context.Context, ready func(), changed func(path string)) error
+	Watch(ctx context.Context, ready func(), changed func(name string)) error
 }
 
 // ErrNotFile reports that a path is not a file, or leads through a link. No storage follows links.

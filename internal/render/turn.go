@@ -168,12 +168,12 @@ func Wrap(s string, width int) []string {
 func split(word string, width int) []string {
 	var rows []string
 	start, end, taken := 0, 0, 0
-	add := func(bytes, w int) {
+	add := func(size, w int) {
 		if taken+w > width {
 			rows = append(rows, word[start:end])
 			start, taken = end, 0
 		}
-		end, taken = end+bytes, taken+w
+		end, taken = end+size, taken+w
 	}
 	for rest, state := word, -1; rest != ""; {
 		var cluster string

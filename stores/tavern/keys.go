@@ -64,9 +64,9 @@ func realPath(path string) string {
 }
 
 func resolvedPath(path string) string {
-	real, err := filepath.EvalSymlinks(path)
+	resolved, err := filepath.EvalSymlinks(path)
 	if err == nil {
-		return real
+		return resolved
 	}
 	if dir := filepath.Dir(path); dir != path && errors.Is(err, fs.ErrNotExist) {
 		return filepath.Join(resolvedPath(dir), filepath.Base(path))

@@ -80,8 +80,8 @@ func (m Manifest) Restore(ctx context.Context, dir, target string, accept func(s
 
 // linked resolves a target that is a link, so that the restore replaces the directory and keeps the link.
 func linked(target string) string {
-	if real, err := filepath.EvalSymlinks(target); err == nil {
-		return real
+	if resolved, err := filepath.EvalSymlinks(target); err == nil {
+		return resolved
 	}
 	return target
 }

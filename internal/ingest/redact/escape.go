@@ -83,7 +83,7 @@ func readBackslash(dst, s []byte) ([]byte, int) {
 	switch s[1] {
 	case 'u':
 		if len(s) > 2 && s[2] == '{' {
-			return readDigits(dst, s, 3, 16, 8, "}")
+			return readDigits(dst, s, 3, 16, "}")
 		}
 		return unicodeEscape(dst, s)
 	case 'U':
@@ -138,12 +138,15 @@ func readFixed(dst, s []byte, i, digits int) ([]byte, int) {
 	return utf8.AppendRune(dst, r), i + digits
 }
 
-// readDigits decodes a character whose number starts at i, has at most limit digits and ends with a word.
-func readDigits(dst, s []byte, i int, base rune, limit int, last string) ([]byte, int) {
+// maxDigits is the maximum number of digits that readDigits reads.
+const maxDigits = 8
+
+// readDigits decodes a character whose number starts at i, has at most maxDigits digits and ends with a word.
+func readDigits(dst, s []byte, i int, base rune, last string) ([]byte, int) {
 	if i >= len(s) {
 		return dst, 0
 	}
-	r, n := number(s[i:min(len(s), i+limit)], base)
+	r, n := number(s[i:min(len(s), i+maxDigits)], base)
 	if n == 0 || !hasPrefix(s[i+n:], last) {
 		return dst, 0
 	}
@@ -203,9 +206,9 @@ func readEntity(dst, s []byte) ([]byte, int) {
 	s = s[:min(len(s), 12)]
 	switch {
 	case hasPrefix(s, "&#x") || hasPrefix(s, "&#X"):
-		return readDigits(dst, s, 3, 16, 8, ";")
+		return readDigits(dst, s, 3, 16, ";")
 	case hasPrefix(s, "&#"):
-		return readDigits(dst, s, 2, 10, 8, ";")
+		return readDigits(dst, s, 2, 10, ";")
 	}
 	for _, e := range namedEntities {
 		if hasPrefix(s[1:], e.name) {

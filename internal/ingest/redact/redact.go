@@ -196,9 +196,6 @@ func (r *Redactor) replace(line []byte, spans []span) ([]byte, []Found) {
 	return append(out, line[last:]...), found
 }
 
-// Marked returns the number of redaction marks in a line, of any origin.
-func Marked(line []byte) int { return len(marksIn(line)) }
-
 // marksIn returns the positions of the marks in a line.
 func marksIn(line []byte) []span {
 	var list []span

@@ -86,7 +86,7 @@ func (t *Tailer) openContent(k fileKey, packed bool) (*fileContent, error) {
 func (t *Tailer) tooSparse(f *file, c *fileContent) error {
 	has, ok := c.onDisk()
 	if ok && c.size > smallContent+maxInflation*has {
-		return fmt.Errorf("%s: %d bytes of content in %d on disk: not read", f.root.full(f.rel), c.size, has)
+		return fmt.Errorf("%s: the content has %d bytes but takes only %d on disk: sparse files are not read", f.root.full(f.rel), c.size, has)
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func inflate(f *os.File, info fs.FileInfo) (*inflater, error) {
 	limit := smallContent + maxInflation*info.Size()
 	n, err := io.Copy(io.Discard, io.LimitReader(in.dec, limit+1))
 	if err == nil && n > limit {
-		err = fmt.Errorf("%d bytes inflate to more than %d: not read", info.Size(), limit)
+		err = fmt.Errorf("%d compressed bytes expand to more than %d: the file is not read", info.Size(), limit)
 	}
 	if err == nil {
 		in.size = n
@@ -119,7 +119,7 @@ func inflate(f *os.File, info fs.FileInfo) (*inflater, error) {
 	}
 	if err != nil {
 		in.dec.Close()
-		return nil, fmt.Errorf("inflate: %w", err)
+		return nil, fmt.Errorf("decompress: %w", err)
 	}
 	return in, nil
 }

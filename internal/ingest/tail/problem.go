@@ -47,9 +47,6 @@ type Status struct {
 	State      error         // the state could not be written; no data are lost
 }
 
-// IsWatching reports whether all folders are watched.
-func (s Status) IsWatching() bool { return s.Folders > 0 && s.Polled == 0 }
-
 // Status returns the progress.
 func (t *Tailer) Status() Status {
 	t.mu.Lock()

@@ -147,7 +147,7 @@ func (u *folder) take(p part, raw events.Raw, m rawjson.Members) error {
 		if !ok {
 			return &rawjson.FieldError{Path: "runs", Reason: "want an array"}
 		}
-		u.summaries, u.metadata = runs, shell(m, "runs")
+		u.summaries, u.metadata = runs, withoutRuns(m)
 		u.birth, u.created = m.Text("created_at"), panel.Time(m, "created_at")
 	case partContent:
 		runs, ok := panel.List(m, "runs")
@@ -159,7 +159,7 @@ func (u *folder) take(p part, raw events.Raw, m rawjson.Members) error {
 			return err
 		}
 		u.contents, u.threads = runs, threads
-		u.content = slices.DeleteFunc(shell(m, "runs"), func(x rawjson.Member) bool { return x.Name == "histories" && len(threads) > 0 })
+		u.content = slices.DeleteFunc(withoutRuns(m), func(x rawjson.Member) bool { return x.Name == "histories" && len(threads) > 0 })
 	case partHistory:
 		if err := checkHistories(m); err != nil {
 			return err
@@ -171,13 +171,13 @@ func (u *folder) take(p part, raw events.Raw, m rawjson.Members) error {
 	return nil
 }
 
-// shell returns an object with one array emptied.
-func shell(m rawjson.Members, name string) rawjson.Members {
-	raw, ok := m.Get(name)
+// withoutRuns returns an object with its array of runs emptied.
+func withoutRuns(m rawjson.Members) rawjson.Members {
+	raw, ok := m.Get("runs")
 	if !ok {
 		return slices.Clone(m)
 	}
-	return panel.With(m, nil, name, panel.Emptied(raw))
+	return panel.With(m, nil, "runs", panel.Emptied(raw))
 }
 
 // historiesIn returns the histories of session_content.json.

@@ -92,7 +92,7 @@ func isJob(name string) bool {
 func (store) Exports(kind string) bool { return kind == events.KindJob }
 
 // Document implements sessiondir.Store.
-func (store) Document(ns, root, path string) events.Subject { return documentOf(ns, root, path) }
+func (store) Document(ns, root, name string) events.Subject { return documentOf(ns, root, name) }
 
 // View implements sessiondir.Store.
 func (st store) View(src layouts.Source, s *projector.Session) view { return newView(src, s, st.keys) }
