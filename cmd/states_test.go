@@ -45,7 +45,7 @@ func TestEveryStateOfAStore(t *testing.T) {
 			put(t, filepath.Join(dir, "jetstream", "$G", "streams", "ORDERS", "meta.inf"), "{}")
 		},
 			[]int{7, 7, 7, 7, 7}, `/store is the directory of a nats-server, not of a store: reach that server with --server`, true},
-		{"a file", func(t *testing.T, dir string) { put(t, dir, "dear") }, []int{7, 7, 7, 7, 7}, `/store is a file, and a store is a directory`, true},
+		{"a file", func(t *testing.T, dir string) { put(t, dir, "dear") }, []int{7, 7, 7, 7, 7}, `/store is a file: want the directory of a store`, true},
 		{"locked by one that does not say where it serves", func(t *testing.T, dir string) {
 			copied(t, dir)
 			put(t, filepath.Join(dir, "owner.json"), "{")

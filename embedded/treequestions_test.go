@@ -90,7 +90,7 @@ func TestTreeQuestions(t *testing.T) {
 				t.Errorf("%.20q: got %s", question, said)
 			}
 		}
-		if said := ask("format", `{"name":"notes"}`); !strings.Contains(said, "cannot be asked") {
+		if said := ask("format", `{"name":"notes"}`); !strings.Contains(said, "unknown request") {
 			t.Errorf("an unknown verb: got %s", said)
 		}
 	})

@@ -41,10 +41,10 @@ func (q DocumentQuery) Begin() (doc events.Subject, at events.Offset, err error)
 	case !isOffset && !q.Newest:
 		doc, err = events.ParseSubject(q.Namespace, q.After)
 	default:
-		err = errors.New("the token is of the other order")
+		err = errors.New("page token of another order")
 	}
 	if err != nil {
-		err = &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a position in this list", q.After)}
+		err = &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a page token of this list", q.After)}
 	}
 	return doc, at, err
 }

@@ -5,7 +5,6 @@ import (
 	"container/list"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -146,7 +145,7 @@ func (c *Catalog) applyTo(ctx context.Context, s *sessionRow, f projector.Fact) 
 func (c *Catalog) inherit(ctx context.Context, s *sessionRow, fork *events.Fork) error {
 	sub := events.Session(s.Namespace, fork.Session)
 	if c.aside[sub] {
-		return &projector.FoldError{Err: fmt.Errorf("it is a fork of %s, which is quarantined", sub)}
+		return &projector.FoldError{Err: fmt.Errorf("the session is a fork of %s, which is quarantined", sub)}
 	}
 	parent, err := c.session(ctx, sub)
 	if err != nil || parent == nil || parent == s {
@@ -216,7 +215,7 @@ func (c *Catalog) shorten(ctx context.Context, s *sessionRow) {
 	s.history.Shorten(func(n int) (block []byte, err error) {
 		found, err := c.find(ctx, "SELECT data FROM marks{set} WHERE session=? AND number=?", []any{s.key, n}, []any{&block})
 		if err == nil && !found {
-			err = errors.New("it is missing")
+			err = fmt.Errorf("block %d of the history of session %s is missing", n, s.ID)
 		}
 		if err != nil {
 			err = c.wrap(err)

@@ -153,11 +153,11 @@ type versionError struct{ have, want int }
 func (e *versionError) Error() string {
 	switch {
 	case e.have == 0:
-		return "nothing was written to it yet"
+		return "the file is empty"
 	case e.have > e.want:
-		return fmt.Sprintf("a newer version of tally wrote it (it has version %d, this is %d)", e.have, e.want)
+		return fmt.Sprintf("a newer version of tally wrote it (version %d, this program reads %d)", e.have, e.want)
 	}
-	return fmt.Sprintf("an older version of tally wrote it (it has version %d, this is %d)", e.have, e.want)
+	return fmt.Sprintf("an older version of tally wrote it (version %d, this program reads %d)", e.have, e.want)
 }
 
 func (f *viewFile) load(ctx context.Context) ([]projector.Quarantine, error) {

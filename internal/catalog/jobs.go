@@ -92,7 +92,7 @@ func parseJobToken(token string) (created, id string, err error) {
 	text, err := base64.RawURLEncoding.DecodeString(token)
 	created, id, ok := strings.Cut(string(text), "\x00")
 	if err != nil || !ok || !strings.HasPrefix(id, jobs) {
-		return "", "", &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a position in this list", token)}
+		return "", "", &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a page token of this list", token)}
 	}
 	return created, id, nil
 }

@@ -204,7 +204,7 @@ func parseMark(token string, o Order) (rowMark, error) {
 		err = json.Unmarshal(text, &st)
 	}
 	if err != nil || st.Sort != o {
-		return rowMark{}, &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a position in this list", token)}
+		return rowMark{}, &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a page token of this list", token)}
 	}
 	switch o {
 	case ByActive, ByCreated, ByID:

@@ -291,7 +291,7 @@ func ParseSize(s string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || n == 0 || n > math.MaxInt64/unit {
-		return 0, errors.New("no size")
+		return 0, errors.New("want a size")
 	}
 	return n * unit, nil
 }
@@ -321,7 +321,7 @@ func (c *Config) read(path string) error {
 		line := lineOf(string(data), key)
 		name, text, err := settingIn(all, key, filepath.Dir(path))
 		if _, twice := said[name]; err == nil && twice {
-			err = errors.New("is there twice")
+			err = errors.New("the setting occurs twice")
 		}
 		if err != nil {
 			return &Error{File: path, Line: line, Field: key.String(), Reason: err.Error()}
@@ -383,8 +383,8 @@ func lineOf(text string, key toml.Key) int {
 func findUp(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			dir = real
+		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = resolved
 		}
 	}
 	if err != nil {

@@ -88,8 +88,8 @@ func isWithin(project, dir string) bool {
 func realPath(path string) string {
 	path = filepath.Clean(path)
 	for above := range upward(path) {
-		if real, err := filepath.EvalSymlinks(above); err == nil {
-			return filepath.Join(real, strings.TrimPrefix(path, above))
+		if resolved, err := filepath.EvalSymlinks(above); err == nil {
+			return filepath.Join(resolved, strings.TrimPrefix(path, above))
 		}
 	}
 	return path
@@ -140,9 +140,9 @@ func readRegular(path string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, errors.New("is no file")
+		return nil, errors.New("not a regular file")
 	case info.Size() > maxProject:
-		return nil, fmt.Errorf("is longer than %d bytes", maxProject)
+		return nil, fmt.Errorf("the file is longer than %d bytes", maxProject)
 	}
 	return io.ReadAll(io.LimitReader(f, maxProject))
 }

@@ -117,18 +117,18 @@ func (t Tree) server() TreeServer {
 	return map[string]TreeServer{TreeRedis: t.Redis, TreeBucket: t.Bucket, TreeS2: t.S2}[t.Target]
 }
 
-func (c *Config) takeTrees(path, text string, value any) error {
+func (c *Config) takeTrees(file, text string, value any) error {
 	list, err := tablesOf(value)
 	if err != nil {
-		return &Error{File: path, Line: lineOf(text, toml.Key{treeSection}), Field: treeSection, Reason: "want sections [[tree]]"}
+		return &Error{File: file, Line: lineOf(text, toml.Key{treeSection}), Field: treeSection, Reason: "want sections [[tree]]"}
 	}
 	for i, table := range list {
-		t := Tree{Target: TreeDir, Way: "both", BulkLimit: defaultBulkLimit, MaxFile: defaultMaxFile, Origin: Origin{FromFile, path, nthLine(text, "[["+treeSection+"]]", i)}}
+		t := Tree{Target: TreeDir, Way: "both", BulkLimit: defaultBulkLimit, MaxFile: defaultMaxFile, Origin: Origin{FromFile, file, nthLine(text, "[["+treeSection+"]]", i)}}
 		t.Layout, _ = table["layout"].(string) // defaults of other settings depend on the layout
 		target, elsewhere := table["target"]
 		t.Sync = treeLayouts[t.Layout].sync && (!elsewhere || target == TreeDir)
 		for _, name := range slices.Sorted(maps.Keys(table)) {
-			if err := t.take(c.home, filepath.Dir(path), name, table[name]); err != nil {
+			if err := t.take(c.home, filepath.Dir(file), name, table[name]); err != nil {
 				return t.Wrong(name, "%v", err)
 			}
 		}
@@ -147,7 +147,7 @@ func (t *Tree) take(home, dir, name string, value any) error {
 		}
 		for _, pattern := range t.Ignore {
 			if _, err := path.Match(pattern, ""); err != nil {
-				return fmt.Errorf("%q: no pattern of names", pattern) // an invalid pattern would match nothing, and files that should be ignored would be read
+				return fmt.Errorf("%q: invalid pattern of names", pattern) // an invalid pattern would match nothing, and files that should be ignored would be read
 			}
 		}
 		return nil

@@ -106,7 +106,7 @@ func (k *Kept) Write(ctx context.Context, w io.Writer) error {
 		}
 		l, ok := lineIn(rec, left[0].Span)
 		if !ok {
-			return fmt.Errorf("%s: %s is no longer a line", k.Name, rec.Offset)
+			return fmt.Errorf("%s: record %s has no line of the file any more", k.Name, rec.Offset)
 		}
 		next, left = next+1, left[1:]
 		for _, part := range [][]byte{[]byte(l.before), l.body, []byte(l.eol)} {
@@ -127,7 +127,7 @@ func (k *Kept) Write(ctx context.Context, w io.Writer) error {
 			return fmt.Errorf("%s: %w", k.Name, err)
 		}
 		if next == was {
-			return fmt.Errorf("%s: the log has %d of %d lines", k.Name, next, len(k.lines))
+			return fmt.Errorf("%s: the log has only %d of %d lines", k.Name, next, len(k.lines))
 		}
 	}
 	return nil

@@ -106,7 +106,7 @@ func (in *Ingester) lines(ctx context.Context, b *tail.Batch, force bool) error 
 	is, ok := in.fileOf(b.File, b)
 	if !ok {
 		if len(list) > 0 {
-			in.once(Problem{Root: b.File.Root, File: b.File.Rel, Reason: "its first line is not of " + in.sources[b.File.Root].Agent.Name() + ", or does not say of which session it is: left out"})
+			in.once(Problem{Root: b.File.Root, File: b.File.Rel, Reason: "the file was skipped: its first line is not one of " + in.sources[b.File.Root].Agent.Name() + ", or names no session"})
 		}
 		return nil
 	}
@@ -121,7 +121,7 @@ func (in *Ingester) lines(ctx context.Context, b *tail.Batch, force bool) error 
 func (w *writer) batch(b *tail.Batch, is agents.File, list []lineParts) error {
 	f := w.own.file(is)
 	if !w.in.owns(is, b.File.Root) {
-		w.in.once(Problem{Root: b.File.Root, File: b.File.Rel, Session: is.Session, Reason: "another folder has a file of this session with this name: left out"})
+		w.in.once(Problem{Root: b.File.Root, File: b.File.Rel, Session: is.Session, Reason: "the file was skipped: another folder has a file of this session with this name"})
 		return nil
 	}
 	f.root = b.File.Root

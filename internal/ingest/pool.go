@@ -41,7 +41,7 @@ func (p *pool) init() {
 }
 
 // errCircle reports a deadlock: the holder of the session waits for this caller.
-var errCircle = errors.New("a session waits for itself")
+var errCircle = errors.New("sessions wait for each other in a circle")
 
 // take waits until a session has no user. Without wait, it returns errCircle if the session has one.
 func (p *pool) take(sub, user events.Subject, wait bool) (*pooled, error) {

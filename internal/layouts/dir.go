@@ -101,7 +101,7 @@ func (d *Dir) Reopen() error {
 		return err
 	}
 	if resolved != d.real {
-		return fmt.Errorf("layouts: %s points to %s now, and pointed to %s when it was opened: %w", d.name, resolved, d.real, ErrNotFile)
+		return fmt.Errorf("layouts: %s points to %s now, but pointed to %s when it was opened: %w", d.name, resolved, d.real, ErrNotFile)
 	}
 	folder, err := openTop(d.real)
 	if err != nil {
@@ -299,7 +299,7 @@ func besides(name, base string) string {
 // maxSwapAttempts limits how often an operation starts again when another process changes the file meanwhile.
 const maxSwapAttempts = 100
 
-var errBusy = errors.New("it keeps changing")
+var errBusy = errors.New("other programs change the file too often")
 
 // trade renames a temporary file to its final name and returns the new name of the file that was there.
 func (d *Dir) trade(p dirHandle, temporary, base string) (displaced string, err error) {

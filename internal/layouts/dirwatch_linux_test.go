@@ -22,7 +22,7 @@ func TestDirWatchLimit(t *testing.T) {
 		}
 		err := d.Watch(t.Context(), nil, func(string) {})
 		limited, ok := errors.AsType[*layouts.WatchLimitError](err)
-		if !ok || limited.Watched != 3 || !strings.Contains(err.Error(), "3 folders") {
+		if !ok || limited.Watched != 3 || !strings.Contains(err.Error(), "3 watched folders") {
 			t.Errorf("got the error %v", err)
 		}
 		return

@@ -34,7 +34,7 @@ func (b Box) Marshal() []byte {
 func ParseBox(text []byte) (Box, error) {
 	members, err := rawjson.Object(text)
 	if err != nil {
-		return Box{}, fmt.Errorf("%w: it is not a sealed document", ErrSealBroken)
+		return Box{}, fmt.Errorf("%w: not a sealed document", ErrSealBroken)
 	}
 	b := Box{KeyID: members.Text("keyID")}
 	if !isKeyID(b.KeyID) {
@@ -59,7 +59,7 @@ func bytesOf(members rawjson.Members, name string) ([]byte, error) {
 // stay in the log forever.
 func CheckDocument(content []byte, _ string) error {
 	if _, err := ParseBox(content); err != nil {
-		return errors.New("documents of the kind " + Kind + " are sealed, and this is not: in clear it would stay in the log")
+		return errors.New("documents of the kind " + Kind + " must be sealed: an unsealed one would stay in the log in clear")
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func FromEnvironment() (*Ring, error) {
 	case path == "":
 		return nil, ErrNoKey
 	case IsKey(path): // the error must not contain it
-		return nil, &FileError{Path: Variable, Reason: "it is a key itself, and has to name the file that has the keys"}
+		return nil, &FileError{Path: Variable, Reason: "the value is a key: want the path of a file with keys"}
 	}
 	return ReadFile(path)
 }
@@ -80,7 +80,7 @@ func readOwn(path string) ([]byte, error) {
 	// it may be another file by then.
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, &FileError{Reason: "it is not a file"}
+		return nil, &FileError{Reason: "not a regular file"}
 	}
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func readOwn(path string) ([]byte, error) {
 // that is derived from the key. All errors are *FileError without a path.
 func Parse(data []byte) (*Ring, error) {
 	if len(data) > maxFile {
-		return nil, &FileError{Reason: fmt.Sprintf("it has more than %d bytes", maxFile)}
+		return nil, &FileError{Reason: fmt.Sprintf("the file has more than %d bytes", maxFile)}
 	}
 	if len(data) == keySize && !isText(data) {
 		return parsed([]line{{number: 0, secret: slices.Clone(data)}})
@@ -145,7 +145,7 @@ func parseLine(text string) (line, error) {
 	}
 	secret, err := hex.DecodeString(strings.TrimSpace(digits))
 	if err != nil || len(secret) != keySize {
-		return line{}, fmt.Errorf("a key is 32 bytes, as 64 hex digits or as they are; this one has %d characters", len(digits))
+		return line{}, fmt.Errorf("a key is 32 bytes, raw or as 64 hex digits; this one has %d characters", len(digits))
 	}
 	return line{id: id, secret: secret}, nil
 }
@@ -156,7 +156,7 @@ func parsed(lines []line) (*Ring, error) {
 	secrets := make(map[string]int) // line numbers by key
 	for _, l := range lines {
 		if other, has := secrets[string(l.secret)]; has {
-			return nil, &FileError{Line: l.number, Reason: fmt.Sprintf("it is the key of line %d again", other)}
+			return nil, &FileError{Line: l.number, Reason: fmt.Sprintf("the key is the same as in line %d", other)}
 		}
 		secrets[string(l.secret)] = l.number
 		if isUniform(l.secret) { // a crash can leave a file of zeros
@@ -166,7 +166,7 @@ func parsed(lines []line) (*Ring, error) {
 			l.id = idOf(l.secret)
 		}
 		if slices.Contains(r.IDs(), l.id) {
-			return nil, &FileError{Line: l.number, Reason: fmt.Sprintf("a key before it has the id %q", l.id)}
+			return nil, &FileError{Line: l.number, Reason: fmt.Sprintf("an earlier key has the id %q too", l.id)}
 		}
 		k, err := newKey(l.id, l.secret)
 		if err != nil {
@@ -175,7 +175,7 @@ func parsed(lines []line) (*Ring, error) {
 		r.keys = append(r.keys, k)
 	}
 	if len(r.keys) == 0 {
-		return nil, &FileError{Reason: "there is no key in it"}
+		return nil, &FileError{Reason: "the file has no key"}
 	}
 	return r, nil
 }

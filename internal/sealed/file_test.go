@@ -40,26 +40,26 @@ func TestParseRefuses(t *testing.T) {
 		line int
 		says string
 	}{
-		"nothing":                   {"", 0, "there is no key in it"},
-		"remarks alone":             {"# nothing\n\n", 0, "there is no key in it"},
+		"nothing":                   {"", 0, "the file has no key"},
+		"remarks alone":             {"# nothing\n\n", 0, "the file has no key"},
 		"half a key":                {firstKey[:32], 1, "this one has 32 characters"},
 		"a digit too few":           {"k1:" + firstKey + "\nk2:" + secondKey[1:], 2, "this one has 63 characters"},
 		"no digit":                  {"k1:" + firstKey[:63] + "g", 1, "this one has 64 characters"},
 		"a passphrase of 32 bytes":  {"correct horse battery staple 123", 1, "this one has 32 characters"},
 		"a key of zeros":            {strings.Repeat("00", 32), 1, "all bytes of the key are the same"},
 		"zeros, as they are":        {strings.Repeat("\x00", 32), 0, "all bytes of the key are the same"},
-		"an id twice":               {"k1:" + firstKey + "\nk1:" + secondKey, 2, `a key before it has the id "k1"`},
-		"a key twice":               {"k1:" + firstKey + "\n\nk2:" + firstKey, 3, "it is the key of line 1 again"},
+		"an id twice":               {"k1:" + firstKey + "\nk1:" + secondKey, 2, `an earlier key has the id "k1" too`},
+		"a key twice":               {"k1:" + firstKey + "\n\nk2:" + firstKey, 3, "the key is the same as in line 1"},
 		"an id with a control":      {"k\x1b1:" + firstKey, 1, "the id of a key is"},
 		"no id before the colon":    {":" + firstKey, 1, "the id of a key is"},
 		"a key in the place of one": {firstKey + ":" + secondKey, 1, "not a key itself"},
 		"33 bytes":                  {string(unhex(t, firstKey)) + "\n", 1, ""},
-		"too much":                  {strings.Repeat("#\n", maxFile), 0, "it has more than 65536 bytes"},
+		"too much":                  {strings.Repeat("#\n", maxFile), 0, "the file has more than 65536 bytes"},
 	} {
 		r, err := Parse([]byte(c.text))
 		wrong, ok := errors.AsType[*FileError](err)
 		if !ok || wrong.Line != c.line && name != "33 bytes" || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v, %v", name, r, err)
+			t.Errorf("%s: got %v, error %v", name, r, err)
 		}
 		if err != nil && showsKey(err.Error()) {
 			t.Errorf("%s: the error shows a key: %v", name, err)
@@ -90,7 +90,7 @@ func TestReadFile(t *testing.T) {
 	}
 	for name, mode := range map[string]os.FileMode{"usual": 0o600, "read only": 0o400} {
 		if r, err := ReadFile(write(name, mode)); err != nil || r.Newest() != "k1" {
-			t.Errorf("%s: %v, %v", name, r, err)
+			t.Errorf("%s: got %v, error %v", name, r, err)
 		}
 	}
 	nowhere := filepath.Join(dir, "nowhere")
@@ -144,7 +144,7 @@ func TestFromEnvironment(t *testing.T) {
 	}
 	t.Setenv(Variable, path)
 	if r, err := FromEnvironment(); err != nil || r.Newest() == "" {
-		t.Errorf("%v, %v", r, err)
+		t.Errorf("got %v, error %v", r, err)
 	}
 }
 
@@ -170,7 +170,7 @@ func FuzzParse(f *testing.F) {
 		ids := slices.Clone(r.IDs())
 		slices.Sort(ids)
 		if len(ids) == 0 || len(slices.Compact(ids)) != len(r.IDs()) || slices.ContainsFunc(ids, func(id string) bool { return !isKeyID(id) }) {
-			t.Fatalf("%q", r.IDs())
+			t.Fatalf("got %q", r.IDs())
 		}
 		box, err := r.Seal(data, "c")
 		if err != nil {

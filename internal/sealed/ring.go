@@ -23,7 +23,7 @@ var ErrSealBroken = errors.New("the seal is broken")
 type UnknownKeyError struct{ ID string }
 
 func (e *UnknownKeyError) Error() string {
-	return fmt.Sprintf("it is sealed with the key %q, which is not in the file that %s names", e.ID, Variable)
+	return fmt.Sprintf("sealed with the key %q, which is not in the file that %s names", e.ID, Variable)
 }
 
 // A Ring is a set of keys. It holds ciphers and no key bytes, so printing it reveals none. A nil Ring has no keys: it

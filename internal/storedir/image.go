@@ -191,7 +191,7 @@ func (x *imaging) streams() (names []string, err error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("embedded: image of %s: there is no log in it", x.dir)
+		return nil, fmt.Errorf("embedded: image of %s: the directory has no log", x.dir)
 	}
 	for i, name := range names {
 		if err := x.description(name, i == 0); err != nil {
@@ -244,7 +244,7 @@ func (x *imaging) meta(name string) ([]byte, error) {
 	}
 	meta, err := os.ReadFile(MetaCopy(x.dir, name))
 	if err != nil || !json.Valid(meta) {
-		return nil, fmt.Errorf("embedded: image of %s: %s is damaged: it does not have the checksum in %s, and there is no copy of it", x.dir, path, natsfile.SumFile)
+		return nil, fmt.Errorf("embedded: image of %s: checksum mismatch in %s: it differs from %s, and there is no copy", x.dir, path, natsfile.SumFile)
 	}
 	return meta, nil
 }

@@ -140,7 +140,7 @@ func (e *ForeignError) Error() string {
 	const maxNames = 3
 	switch holds := e.Holds; {
 	case e.File:
-		return fmt.Sprintf("embedded: %s is a file, and a store is a directory", e.Dir)
+		return fmt.Sprintf("embedded: %s is a file: want the directory of a store", e.Dir)
 	case e.Server:
 		return fmt.Sprintf("embedded: %s is the directory of a nats-server, not of a store: reach that server with --server, or take another directory", e.Dir)
 	case len(holds) > maxNames:

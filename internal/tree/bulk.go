@@ -31,7 +31,7 @@ type BulkError struct {
 func (e *BulkError) Error() string {
 	what := fmt.Sprintf("of %d files, %d changed, %d were removed and %d were emptied at once", e.Of, e.Changed, e.Gone, e.Emptied)
 	if e.Empty {
-		what = fmt.Sprintf("its folder is empty, and had %d files", e.Of)
+		what = fmt.Sprintf("the folder is empty, but had %d files", e.Of)
 	}
 	if e.Moved {
 		what = fmt.Sprintf("its folder with %d files was removed or replaced", e.Of)

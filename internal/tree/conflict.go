@@ -66,7 +66,7 @@ func (t *Tree) keep(ctx context.Context, k keeping) error {
 		return err
 	}
 	if int64(len(data)) > t.c.MaxFile {
-		return fmt.Errorf("%s: it is larger than %d bytes", k.path, t.c.MaxFile)
+		return fmt.Errorf("%s: the file is larger than %d bytes", k.path, t.c.MaxFile)
 	}
 	id := t.keptAs(k)
 	doc := events.Document(t.c.Target.Namespace(), KindConflict, id)

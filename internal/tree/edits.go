@@ -259,7 +259,7 @@ func (t *Tree) folderGone(p string) {
 }
 
 // errChanging reports that a file is being written.
-var errChanging = errors.New("it changed while it was read")
+var errChanging = errors.New("the file changed while it was read")
 
 // read reads a file and fails if it changes meanwhile.
 func (t *Tree) read(ctx context.Context, p string, info layouts.FileInfo) (*edit, error) {

@@ -219,7 +219,7 @@ func (t *Tree) Pull(ctx context.Context) error {
 	}
 	t.rescan(ctx)
 	if !t.knowsLog() {
-		return errors.New("tree " + t.c.Name + ": it has not been brought up to the log yet")
+		return errors.New("tree " + t.c.Name + ": not caught up with the log yet")
 	}
 	if n, lost, _ := t.count(ctx, t.c.Now()); t.asking == nil && t.met && len(t.edits) > 0 && t.isTooMuch(ctx, n, lost) {
 		t.ask(t.isMany(n))

@@ -72,7 +72,7 @@ func (b *sqliteManifest) open() (err error) {
 		}
 	}
 	if err == nil && version != manifestVersion {
-		err = fmt.Errorf("it has version %d", version)
+		err = fmt.Errorf("unknown version %d of the manifest", version)
 	}
 	if err != nil {
 		err = errors.Join(err, b.db.Close())

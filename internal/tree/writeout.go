@@ -358,7 +358,7 @@ func (w *wantedFile) content(out io.Writer) error {
 }
 
 // errInTheWay reports that the path of a file has something that is not a file.
-var errInTheWay = errors.New("its path has something else, which is neither followed nor replaced")
+var errInTheWay = errors.New("the path is neither free nor a regular file: it is neither followed nor replaced")
 
 // put writes a file. A displaced unknown file is kept. It reports whether the write only appended to a file that was
 // durable before.
@@ -438,7 +438,7 @@ func (t *Tree) versionOf(ctx context.Context, w wantedFile) string {
 }
 
 // errGits reports that a file would be in git's own folder, where it could change git's behaviour.
-var errGits = errors.New("the path belongs to git")
+var errGits = errors.New("the path belongs to git: tally does not write there")
 
 func isGits(p string) bool {
 	for name := range strings.SplitSeq(p, "/") {

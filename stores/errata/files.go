@@ -38,7 +38,7 @@ type WorkTree struct {
 	Dir string
 	// Report is called before a changed file is overwritten or removed. kept is the path of the copy. A file is
 	// changed if it differs from the content that the run wrote. Default: none.
-	Report func(path, kept string)
+	Report func(name, kept string)
 }
 
 // absentHash is used as the hash of a missing file.
@@ -48,7 +48,7 @@ const absentHash = "absent"
 type tree struct {
 	root *os.Root
 	dir  string
-	tell func(path, kept string)
+	tell func(name, kept string)
 	err  error // why the folder is not open
 }
 
@@ -328,7 +328,7 @@ func makeSo(ctx context.Context, st *tally.Store, t *tree, goal fileGoal, change
 	}
 	if change.Changed {
 		if change.Kept, err = t.keep(change.Path, was); err != nil {
-			return fmt.Errorf("it changed since its snapshot and cannot be kept: %w", err)
+			return fmt.Errorf("the file changed since its snapshot, and no copy can be kept: %w", err)
 		}
 		if t.tell != nil {
 			t.tell(change.Path, change.Kept)

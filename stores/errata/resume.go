@@ -259,7 +259,7 @@ func (c *Checkpoint) add(rec events.Record, parts map[string]ResponseSnapshot) e
 	}
 	if p.Responses == nil {
 		if p.Raw == nil {
-			return errors.New("it has neither responses nor a file")
+			return errors.New("the checkpoint has neither responses nor a file")
 		}
 		file := Checkpoint{Run: c.Run, At: c.At}
 		if err := json.Unmarshal(p.Raw, &file); err != nil {

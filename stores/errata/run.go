@@ -128,7 +128,7 @@ type OtherRunError struct {
 }
 
 func (e *OtherRunError) Error() string {
-	return fmt.Sprintf("the choice is for another run: the last one, %s, does not have the %s", e.Run, e.Want)
+	return fmt.Sprintf("the selection is for another run: the last run, %s, does not have the %s", e.Run, e.Want)
 }
 
 // UnknownModelError reports that a model did not take part in a run.

@@ -59,7 +59,7 @@ func (r Response) Completed() bool {
 // check refuses impossible figures, because sums would contain them for ever.
 func (r Response) check(i int) error {
 	wrong := func(field string, value any) error {
-		return &events.InvalidError{Field: fmt.Sprintf("responses[%d].%s", i, field), Reason: fmt.Sprintf("%v is not possible", value)}
+		return &events.InvalidError{Field: fmt.Sprintf("responses[%d].%s", i, field), Reason: fmt.Sprintf("%v is not a valid value", value)}
 	}
 	if r.ModelID == "" {
 		return wrong("modelID", `""`)

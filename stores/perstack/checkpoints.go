@@ -241,7 +241,7 @@ func (f *filler) piece(ctx context.Context, at events.Offset, p events.Piece) ([
 		f.turns[p.Thread] = have
 	}
 	if len(have) < p.To || slices.ContainsFunc(have[p.From:p.To], func(raw events.Raw) bool { return raw == nil }) {
-		return nil, &events.DamageError{Offset: at, Err: fmt.Errorf("it lists turns %d to %d of thread %q, which are not there", p.From, p.To, p.Thread)}
+		return nil, &events.DamageError{Offset: at, Err: fmt.Errorf("the record refers to turns %d to %d of thread %q, which are missing", p.From, p.To, p.Thread)}
 	}
 	return have[p.From:p.To], nil
 }
@@ -258,5 +258,5 @@ func rawOf(rec events.Record) (events.Raw, events.Lists, error) {
 	if _, raw, lists := shape.RawOf(f.Payload); raw != nil {
 		return raw, lists, nil
 	}
-	return nil, nil, &events.DamageError{Offset: rec.Offset, Err: errors.New("it has neither a checkpoint nor an event")}
+	return nil, nil, &events.DamageError{Offset: rec.Offset, Err: errors.New("the record has neither a checkpoint nor an event")}
 }

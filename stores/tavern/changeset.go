@@ -209,7 +209,7 @@ type ChangesetConflictError struct {
 
 func (e *ChangesetConflictError) Error() string {
 	first := e.Documents[0]
-	return fmt.Sprintf("changeset %q of queue %q: %d documents were changed meanwhile: %s is %v, not %v", e.Changeset, e.Queue, len(e.Documents), first.Document, first.Have, first.Base)
+	return fmt.Sprintf("changeset %q of queue %q: %d documents have changed since: %s is at %v, want %v", e.Changeset, e.Queue, len(e.Documents), first.Document, first.Have, first.Base)
 }
 
 // Is reports whether target is log.ErrConflict.

@@ -35,7 +35,7 @@ type FlowDepthError struct {
 }
 
 func (e *FlowDepthError) Error() string {
-	return fmt.Sprintf("flow %q of workflow %q would be more than %d flows deep", e.Flow, e.Template, MaxFlowDepth)
+	return fmt.Sprintf("flow %q of workflow %q: flows nest deeper than %d", e.Flow, e.Template, MaxFlowDepth)
 }
 
 func childID(id string, step int64) string { return fmt.Sprint(id, childMark, step) }

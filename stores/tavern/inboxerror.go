@@ -43,7 +43,7 @@ func (e *MessageError) Error() string {
 	if e.Have == 0 {
 		return fmt.Sprintf("inbox %q: no message %q", e.Inbox, e.ID)
 	}
-	return fmt.Sprintf("inbox %q: message %q is another one, at %v", e.Inbox, e.ID, e.Have)
+	return fmt.Sprintf("inbox %q: another message has the id %q, at %v", e.Inbox, e.ID, e.Have)
 }
 
 // Is reports whether target is ErrExists if another message has the id, or else ErrNotFound.
@@ -61,7 +61,7 @@ type AmendError struct {
 }
 
 func (e *AmendError) Error() string {
-	return fmt.Sprintf("inbox %q: message %q has a text at %v, newer than %v", e.Inbox, e.ID, e.Have, e.Base)
+	return fmt.Sprintf("inbox %q: message %q has a newer text, of %v instead of %v", e.Inbox, e.ID, e.Have, e.Base)
 }
 
 // Is reports whether target is log.ErrConflict.
@@ -78,9 +78,9 @@ type SeenError struct {
 
 func (e *SeenError) Error() string {
 	if e.Offset > e.Last {
-		return fmt.Sprintf("inbox %q: %v cannot be seen: its last record is at %v", e.Inbox, e.Offset, e.Last)
+		return fmt.Sprintf("inbox %q: the cursor cannot move to %v: the last record is at %v", e.Inbox, e.Offset, e.Last)
 	}
-	return fmt.Sprintf("inbox %q: %v was seen: its cursor is at %v", e.Inbox, e.Offset, e.Cursor)
+	return fmt.Sprintf("inbox %q: the message at %v was seen already: the cursor is at %v", e.Inbox, e.Offset, e.Cursor)
 }
 
 // Is reports whether target is log.ErrConflict.

@@ -133,7 +133,7 @@ func (d *decider) goneSince(ctx context.Context, owner string) (time.Time, error
 			return time.Time{}, nil
 		}
 		if err != nil {
-			return time.Time{}, fmt.Errorf("its owner: %w", err)
+			return time.Time{}, fmt.Errorf("read its owner: %w", err)
 		}
 		return s.EndedAt, nil
 	}
@@ -147,7 +147,7 @@ func (d *decider) agentGone(ctx context.Context, id string) (time.Time, error) {
 	}
 	switch {
 	case err != nil:
-		return time.Time{}, fmt.Errorf("its owner: %w", err)
+		return time.Time{}, fmt.Errorf("read its owner: %w", err)
 	case i.session == 0 || !i.Dead():
 		return time.Time{}, nil
 	case i.FinishedAt.IsZero():

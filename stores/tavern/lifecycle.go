@@ -100,7 +100,7 @@ func (e *UnboundError) Error() string {
 }
 
 func (e *GoneError) Error() string {
-	return fmt.Sprintf("session %q: no transcript of %s session %q is here, and %s does not have it: %s", e.Session, e.Binding.Vendor, e.Binding.ID, e.Binding.Vendor, e.Reason)
+	return fmt.Sprintf("session %q: %s session %q has no transcript on this machine, and %s does not have it: %s", e.Session, e.Binding.Vendor, e.Binding.ID, e.Binding.Vendor, e.Reason)
 }
 
 // Is reports whether target is tally.ErrNotFound.

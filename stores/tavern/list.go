@@ -141,7 +141,7 @@ func parseListPosition(text string) (p listPosition, err error) {
 		numbers[n], err = strconv.ParseUint(part, 10, 53)
 	}
 	if err != nil || len(parts) != 3 {
-		return p, &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a position in this list", text)}
+		return p, &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a page token of this list", text)}
 	}
 	return listPosition{int(numbers[0]), events.Offset(numbers[1]), int(numbers[2])}, nil
 }

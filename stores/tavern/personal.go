@@ -200,7 +200,7 @@ func (p *Personal) SetProjectSession(ctx context.Context, path, session string) 
 
 func checkSessionID(id string) error {
 	if id == "" || !utf8.ValidString(id) {
-		return &events.InvalidError{Field: "session", Reason: fmt.Sprintf("%q is not an id", id)}
+		return &events.InvalidError{Field: "session", Reason: fmt.Sprintf("%q is not the id of a session", id)}
 	}
 	return nil
 }

@@ -144,7 +144,7 @@ type QueueConflictError struct {
 }
 
 func (e *QueueConflictError) Error() string {
-	return fmt.Sprintf("queue %q: its settings have changed since %v", e.Queue, e.Base)
+	return fmt.Sprintf("queue %q: the settings have changed since %v", e.Queue, e.Base)
 }
 
 // Is reports whether target is log.ErrConflict.
@@ -221,7 +221,7 @@ type Item struct {
 type ItemExistsError struct{ Queue, ID string }
 
 func (e *ItemExistsError) Error() string {
-	return fmt.Sprintf("queue %q has another item %q already", e.Queue, e.ID)
+	return fmt.Sprintf("queue %q has another item with the id %q", e.Queue, e.ID)
 }
 
 // Is reports whether target is tally.ErrExists.
@@ -369,7 +369,7 @@ func spelled(field string, at time.Time) (events.Timestamp, error) {
 	}
 	text := events.TimestampOf(at)
 	if text == "" {
-		return "", &events.InvalidError{Field: field, Reason: fmt.Sprintf("%v cannot be written", at)}
+		return "", &events.InvalidError{Field: field, Reason: fmt.Sprintf("%v is not a time that JSON can express", at)}
 	}
 	return text, nil
 }
@@ -388,7 +388,7 @@ func (q *Queue) checkItem(it Item) error {
 	}
 	for _, id := range it.After {
 		if id == it.ID {
-			return &events.InvalidError{Field: "after", Reason: fmt.Sprintf("item %q comes after itself", id)}
+			return &events.InvalidError{Field: "after", Reason: fmt.Sprintf("item %q waits for itself", id)}
 		}
 	}
 	return nil

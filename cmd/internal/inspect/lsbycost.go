@@ -90,7 +90,7 @@ func parseCostMark(token string) (usd *big.Rat, id string, err error) {
 	}
 	usd, ok := new(big.Rat).SetString(m.USD)
 	if err != nil || !ok {
-		return nil, "", &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a position in this list", token)}
+		return nil, "", &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a page token of this list", token)}
 	}
 	return usd, string(m.ID), nil
 }

@@ -42,7 +42,7 @@ func (e *NotFolderError) Error() string {
 	if e.Other == "" {
 		return fmt.Sprintf("backup: there are no backups in %s", e.Dir)
 	}
-	return fmt.Sprintf("backup: %s is not a folder of backups: there is %q in it; name one that is missing or empty", e.Dir, e.Other)
+	return fmt.Sprintf("backup: %s is not a folder of backups: it contains %q; name a folder that is missing or empty", e.Dir, e.Other)
 }
 
 // BusyError reports that another process writes to the folder.
@@ -116,9 +116,9 @@ func Find(list []Backup, name string) (Manifest, error) {
 	}
 	switch {
 	case len(found) == 0 && name == "":
-		return Manifest{}, fmt.Errorf("%w: none in the folder was completed", ErrNoBackup)
+		return Manifest{}, fmt.Errorf("%w: the folder has no complete backup", ErrNoBackup)
 	case len(found) == 0:
-		return Manifest{}, fmt.Errorf("%w: none has a name that begins with %q", ErrNoBackup, name)
+		return Manifest{}, fmt.Errorf("%w: no name begins with %q", ErrNoBackup, name)
 	case len(found) > 1:
 		return Manifest{}, &AmbiguousError{Name: name, First: found[0].Name, Second: found[1].Name}
 	}
@@ -129,7 +129,7 @@ func Find(list []Backup, name string) (Manifest, error) {
 type AmbiguousError struct{ Name, First, Second string }
 
 func (e *AmbiguousError) Error() string {
-	return fmt.Sprintf("backup: %q may be %s or %s", e.Name, e.First, e.Second)
+	return fmt.Sprintf("backup: %q is a prefix of %s and of %s", e.Name, e.First, e.Second)
 }
 
 // Check returns *NotFolderError if a directory has other entries than backups. A missing or empty directory may become

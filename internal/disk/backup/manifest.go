@@ -115,17 +115,17 @@ func nameOf(file string) (name, sum string, ok bool) {
 func parse(file string, text []byte) (Manifest, error) {
 	name, want, ok := nameOf(file)
 	if !ok {
-		return Manifest{}, errors.New("it does not have the name of a backup")
+		return Manifest{}, errors.New("the file name is not that of a manifest")
 	}
 	if sum := sha256.Sum256(text); hex.EncodeToString(sum[:])[:nameSum] != want {
-		return Manifest{}, errors.New("it is damaged: it does not have the SHA-256 in its name")
+		return Manifest{}, errors.New("checksum mismatch: the content does not have the SHA-256 in the file name")
 	}
 	var m Manifest
 	if err := json.Unmarshal(text, &m); err != nil {
 		return Manifest{}, err
 	}
 	if m.Version != Version {
-		return Manifest{}, fmt.Errorf("it has version %d, this program knows %d", m.Version, Version)
+		return Manifest{}, fmt.Errorf("the manifest has version %d, this program reads %d", m.Version, Version)
 	}
 	m.Name = name
 	return m, m.check()
@@ -140,7 +140,7 @@ func (m Manifest) check() error {
 			return err
 		}
 		if seen[f.Name] {
-			return fmt.Errorf("file %q is there twice", f.Name)
+			return fmt.Errorf("file %q occurs twice", f.Name)
 		}
 		seen[f.Name] = true
 		for _, p := range f.Parts {
@@ -151,7 +151,7 @@ func (m Manifest) check() error {
 		}
 	}
 	if total != m.Bytes {
-		return fmt.Errorf("the files have %d bytes, not %d", total, m.Bytes)
+		return fmt.Errorf("the files have %d bytes in total, want %d", total, m.Bytes)
 	}
 	return nil
 }

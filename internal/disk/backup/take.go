@@ -35,7 +35,7 @@ type OtherError struct {
 }
 
 func (e *OtherError) Error() string {
-	return fmt.Sprintf("backup: %s has backups of another store, which was %s: take another folder", e.Dir, e.Source)
+	return fmt.Sprintf("backup: %s has backups of another store, which was %s: name another folder", e.Dir, e.Source)
 }
 
 // maxParts bounds the parts of a file. A growing file gets one more with each backup; beyond the bound it is copied as
@@ -43,7 +43,7 @@ func (e *OtherError) Error() string {
 const maxParts = 64
 
 // errShort reports that a file is shorter than it was.
-var errShort = errors.New("it is shorter than it was")
+var errShort = errors.New("the file became shorter while it was copied")
 
 // settled is how long a file must have been unchanged before its stamp is trusted: file systems have coarse clocks.
 // Tests change it.
@@ -164,14 +164,14 @@ func openRegular(path string) (*os.File, error) {
 		return nil, err
 	}
 	if !named.Mode().IsRegular() {
-		return nil, errors.New("it is not a regular file")
+		return nil, errors.New("not a regular file")
 	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, errors.New("it is not a regular file"), f.Close())
+		return nil, errors.Join(err, errors.New("not a regular file"), f.Close())
 	}
 	return f, nil
 }

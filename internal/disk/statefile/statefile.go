@@ -63,7 +63,7 @@ func Encode(v any) ([]byte, error) {
 	}
 	body, is := bytes.CutSuffix(text, []byte("}"))
 	if !is || len(body) < 2 {
-		return nil, fmt.Errorf("statefile: %T is no object with members", v)
+		return nil, fmt.Errorf("statefile: %T does not encode as a JSON object with members", v)
 	}
 	return fmt.Appendf(body, tail, crc32.ChecksumIEEE(body)), nil
 }
@@ -97,7 +97,7 @@ func Decode(path string, text []byte, version int, v any) error {
 		return &NewerError{path, head.Version, version}
 	}
 	if head.Version != version {
-		return &DamageError{path, fmt.Errorf("it has version %d, want %d", head.Version, version)}
+		return &DamageError{path, fmt.Errorf("version %d, want %d", head.Version, version)}
 	}
 	fresh := reflect.New(reflect.TypeOf(v).Elem())
 	if err := strict(body, fresh.Interface()); err != nil {
@@ -116,7 +116,7 @@ func open(text []byte) (object []byte, err error) {
 	}
 	body := text[:at]
 	if want := fmt.Sprintf(tail, crc32.ChecksumIEEE(body)); string(text[at:]) != want {
-		return nil, errors.New("its checksum is not that of its content")
+		return nil, errors.New("checksum mismatch")
 	}
 	return append(bytes.Clone(body), '}'), nil
 }
@@ -129,7 +129,7 @@ func strict(text []byte, v any) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something stands behind its object")
+		return errors.New("data after the JSON object")
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
@@ -137,7 +137,7 @@ func strict(text []byte, v any) error {
 	}
 	for name := range members {
 		if !hasMember(reflect.TypeOf(v).Elem(), name) {
-			return fmt.Errorf("it has the member %q, which no version of tally writes", name)
+			return fmt.Errorf("unknown member %q", name)
 		}
 	}
 	return nil

@@ -158,7 +158,7 @@ func (s *Storage) Stat(ctx context.Context, path string) (layouts.FileInfo, erro
 }
 
 // errReplaced reports that the pieces of a version were deleted.
-var errReplaced = errors.New("it was replaced while it was read")
+var errReplaced = errors.New("the object was replaced while it was read")
 
 // Read implements Storage.
 func (s *Storage) Read(ctx context.Context, path string) (io.ReadCloser, error) {
@@ -310,7 +310,7 @@ func (s *Storage) name(ctx context.Context, info *jetstream.ObjectInfo, old vers
 	return err
 }
 
-var errMoved = errors.New("another writer changed it")
+var errMoved = errors.New("another writer changed the object")
 
 // replace stores the name of a version in place of old, and deletes the pieces of old. If the server did not answer,
 // either version may be current, so both keep their pieces.

@@ -23,7 +23,7 @@ type Message struct {
 }
 
 // ErrUnsound reports that the block does not have the next message where it should be. Scan describes the damage.
-var ErrUnsound = errors.New("not a sound message")
+var ErrUnsound = errors.New("damaged message")
 
 // Numbers lists the blocks in a stream's folder by their numbers, in the order in which
 // they were written.
@@ -139,7 +139,7 @@ func (r *Reader) Next() (Message, error) {
 			continue
 		}
 		if e.seq > r.next {
-			return Message{}, fmt.Errorf("%s: there is no message %d: %w", Path(r.dir, r.number), r.next, ErrUnsound)
+			return Message{}, fmt.Errorf("%s: message %d is missing: %w", Path(r.dir, r.number), r.next, ErrUnsound)
 		}
 		r.next++
 		if subject := r.scanner.data[headerSize : headerSize+e.subject]; r.subject != string(subject) {
@@ -174,7 +174,7 @@ func (r *Reader) record() (extent, error) {
 		}
 		e, ok := r.scanner.extent(0)
 		if err != nil || !ok || e.end != len(r.scanner.data) || !r.scanner.whole(e) {
-			return extent{}, fmt.Errorf("%s behind message %d: %w", Path(r.dir, r.number), r.next-1, ErrUnsound)
+			return extent{}, fmt.Errorf("%s: after message %d: %w", Path(r.dir, r.number), r.next-1, ErrUnsound)
 		}
 		return e, nil
 	}

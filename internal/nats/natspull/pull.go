@@ -6,6 +6,7 @@ package natspull
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -62,21 +63,21 @@ func Check(subject string, body []byte) (r Request, err error) {
 		return r, err
 	}
 	if _, err := in.Token(); err != io.EOF {
-		return r, fmt.Errorf("there is something behind the request")
+		return r, errors.New("data after the JSON of the request")
 	}
 	c := &r.Config
 	tokens := strings.SplitN(subject, ".", 3)
 	switch {
 	case len(tokens) < 2 || !isName(tokens[0]) || !isName(tokens[1]):
-		return r, fmt.Errorf("want a stream and a consumer's name, each of letters, digits, - and _, 64 at most")
+		return r, errors.New("subject: want STREAM.CONSUMER, each of 1 to 64 letters, digits, - and _")
 	case r.Stream != tokens[0] || c.Name != tokens[1]:
-		return r, fmt.Errorf("stream and name are not those of the subject")
+		return r, errors.New("stream_name or name differs from the subject")
 	case len(tokens) == 3 && c.FilterSubject != tokens[2]:
-		return r, fmt.Errorf("filter_subject is not that of the subject")
+		return r, errors.New("filter_subject differs from the subject")
 	case r.Action != "" && r.Action != "create":
-		return r, fmt.Errorf("action: want create")
+		return r, errors.New("action: want create")
 	case c.AckPolicy != "none":
-		return r, fmt.Errorf("ack_policy: want none")
+		return r, errors.New("ack_policy: want none")
 	}
 	r.Action = "create" // never a change of another client's consumer
 	c.Memory, c.Replicas = true, 0

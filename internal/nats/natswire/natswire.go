@@ -60,7 +60,7 @@ func greet(conn net.Conn, h Hello, inbox string) (*reader, error) {
 		case bytes.HasPrefix(line, []byte("PONG")):
 			return r, conn.SetDeadline(time.Time{})
 		case bytes.HasPrefix(line, []byte("-ERR")):
-			return nil, fmt.Errorf("the server says %s", bytes.TrimSpace(line[4:]))
+			return nil, fmt.Errorf("the server answered %s", bytes.TrimSpace(line[4:]))
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (r *reader) read(h Handler, ping func()) error {
 		case "PING":
 			ping()
 		case "-ERR":
-			err = fmt.Errorf("the server says %s", bytes.TrimSpace(line))
+			err = fmt.Errorf("the server answered %s", bytes.TrimSpace(line))
 		}
 		if err != nil {
 			return err
@@ -134,7 +134,7 @@ func (r *reader) message(line []byte) (Message, error) {
 		header, ok = parseSize(fields[n-2])
 	}
 	if !ok || header > size {
-		return Message{}, fmt.Errorf("the server says %q", line)
+		return Message{}, fmt.Errorf("unexpected line of the server: %q", line)
 	}
 	r.subject, r.reply = append(r.subject[:0], fields[1]...), r.reply[:0]
 	if n == 4+numbers {

@@ -58,7 +58,7 @@ func FuzzRead(f *testing.F) {
 func TestDial(t *testing.T) {
 	for name, c := range map[string]struct{ says, want string }{
 		"agrees":   {"INFO {}\r\nPING\r\nPONG\r\n", ""},
-		"refuses":  {"INFO {}\r\n-ERR 'Authorization Violation'\r\n", "the server says 'Authorization Violation'"},
+		"refuses":  {"INFO {}\r\n-ERR 'Authorization Violation'\r\n", "the server answered 'Authorization Violation'"},
 		"hangs up": {"INFO {}\r\n", "EOF|closed pipe"},
 		"is slow":  {"", "i/o timeout"},
 	} {
@@ -79,7 +79,7 @@ func TestDial(t *testing.T) {
 			}
 			said := fmt.Sprint(err)
 			if (err == nil) != (c.want == "") || err != nil && !slices.ContainsFunc(strings.Split(c.want, "|"), func(want string) bool { return strings.Contains(said, want) }) {
-				t.Errorf("%v, want %q", err, c.want)
+				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
 	}

@@ -58,7 +58,7 @@ func (k *keptTree) claim(state, store string) error {
 	k.ends = append(k.ends, f.Close)
 	claimed, err := claimIn(path)
 	if err != nil {
-		return fmt.Errorf("%s may show another store: %w: remove %s if it does not", k.Location(), err, path)
+		return fmt.Errorf("%s may show another store: %w: if it does not, remove %s", k.Location(), err, path)
 	}
 	before := claimed.Store
 	if info, err := storedir.Inspect(before); before != "" && before != store && (err != nil || info.State == storedir.Present) {

@@ -86,8 +86,8 @@ func (r *refusal) Error() string { return r.Text }
 func (r *refusal) Unwrap() error { return branchErrors[r.Kind] }
 
 var (
-	errUnkept = fmt.Errorf("%w: nobody keeps it now", log.ErrUnavailable)
-	errNotYet = errors.New("it does not show that yet")
+	errUnkept = fmt.Errorf("%w: no process keeps the tree", log.ErrUnavailable)
+	errNotYet = errors.New("the tree does not show the requested offset yet")
 )
 
 // branchErrors lists the errors that callers branch on, by their name in answers.
@@ -119,15 +119,15 @@ type service struct {
 	running sync.WaitGroup
 }
 
-// Serve answers questions of attached processes until close is called. The connection is the owner's own. The server
+// Serve answers requests of attached processes until stop is called. The connection is the owner's own. The server
 // maps the inboxes of attached processes to subjects that begin with "_R_".
-func (ts *Trees) Serve(nc *nats.Conn) (close func() error, err error) {
+func (ts *Trees) Serve(nc *nats.Conn) (stop func() error, err error) {
 	return serve(ts, nc, OwnerSubject, "_R_.")
 }
 
-// serve answers questions on a subject until close is called. It answers to inboxes only: a client could otherwise name
+// serve answers requests on a subject until stop is called. It answers to inboxes only: a client could otherwise name
 // a subject of the log for the answer, and this process may publish there.
-func serve(ts *Trees, nc *nats.Conn, subject, inboxes string) (close func() error, err error) {
+func serve(ts *Trees, nc *nats.Conn, subject, inboxes string) (stop func() error, err error) {
 	s := &service{ts: ts, nc: nc, subject: subject, inboxes: inboxes, busy: make(chan struct{}, maxQuestions)}
 	s.life, s.end = context.WithCancel(context.Background())
 	if s.sub, err = nc.Subscribe(subject+"*", s.take); err == nil {
@@ -150,7 +150,7 @@ func (s *service) take(m *nats.Msg) {
 	select {
 	case s.busy <- struct{}{}:
 	default:
-		s.say(m.Reply, Answer{Error: refusalOf(fmt.Errorf("%w: %d questions are being answered", log.ErrUnavailable, maxQuestions))})
+		s.say(m.Reply, Answer{Error: refusalOf(fmt.Errorf("%w: %d requests are in progress", log.ErrUnavailable, maxQuestions))})
 		return
 	}
 	s.running.Go(func() {
@@ -193,11 +193,11 @@ func (s *service) say(to string, said Answer) {
 
 func (s *service) answer(ctx context.Context, verb string, question []byte) (said Answer, err error) {
 	if len(question) > maxQuestion {
-		return said, fmt.Errorf("a question has %d bytes, at most %d are read", len(question), maxQuestion)
+		return said, fmt.Errorf("a request has %d bytes, at most %d are allowed", len(question), maxQuestion)
 	}
 	var q Question
 	if err := json.Unmarshal(question, &q); err != nil {
-		return said, fmt.Errorf("the question cannot be read: %w", err)
+		return said, fmt.Errorf("invalid request: %w", err)
 	}
 	select {
 	case <-s.ts.begun:
@@ -265,7 +265,7 @@ func (k *keptTree) answer(ctx context.Context, verb string, q Question) (said An
 	case VerbRebuild:
 		changes, err = true, k.again(ctx, true)
 	default:
-		err = fmt.Errorf("%q cannot be asked", verb)
+		err = fmt.Errorf("unknown request %q", verb)
 	}
 	if err == nil && changes {
 		err = k.caughtUp(ctx)
@@ -307,7 +307,7 @@ func (k *keptTree) resolve(ctx context.Context, prefix string) error {
 	case 1:
 		return k.tree.Resolve(ctx, ids[0])
 	}
-	return &events.InvalidError{Field: "conflict", Reason: fmt.Sprintf("%q names %d of them", prefix, len(ids))}
+	return &events.InvalidError{Field: "conflict", Reason: fmt.Sprintf("%q is a prefix of %d conflicts", prefix, len(ids))}
 }
 
 // decide answers the tree's question about a mass change. If the tree does not ask, decide first lets it read the

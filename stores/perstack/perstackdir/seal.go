@@ -97,7 +97,7 @@ func (s sealing) keep(ctx context.Context, f *sessiondir.File) (events.DocRef, e
 	if !s.folder.isSecretive(f) {
 		return events.RefOf(doc, 0), s.folder.In.Keep(ctx, doc, s.origin, f, session)
 	}
-	if !s.folder.mayKeep(f, "it is not what the run was started with, and it holds secrets") {
+	if !s.folder.mayKeep(f, "the setting has secrets, and differs from the one that the run started with") {
 		return "", nil
 	}
 	doc = privateOf(doc)

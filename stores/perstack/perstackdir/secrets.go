@@ -84,9 +84,9 @@ func (jf *jobFolder) guard(v *value) {
 		jf.useless(v.File, 0, why)
 	case len(v.setting.values) == 0:
 	case jf.In.Options.NoSecrets:
-		v.Problem(0, fmt.Sprintf("%s left out, replaced by placeholders: %s", count(len(v.setting.values), "secret"), v.setting.names()))
+		v.Problem(0, fmt.Sprintf("%s left out, replaced by placeholders: %s", countSecrets(len(v.setting.values)), v.setting.names()))
 	case jf.keys.err != nil:
-		jf.leaveOut(v.File, fmt.Sprintf("it holds %s", count(len(v.setting.values), "secret")))
+		jf.leaveOut(v.File, fmt.Sprintf("the setting has %s", countSecrets(len(v.setting.values))))
 	}
 }
 
@@ -110,11 +110,11 @@ func (jf *jobFolder) leaveOut(f *sessiondir.File, why string) {
 	f.Problem(0, fmt.Sprintf("%s; not imported: %s", why, reason))
 }
 
-func count(n int, what string) string {
+func countSecrets(n int) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 secret"
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d secrets", n)
 }
 
 // withSecrets replaces the placeholders by their values. If it cannot, problem is the reason, and the placeholders
@@ -150,7 +150,7 @@ func (k keyring) file(doc events.Subject, content []byte) ([]byte, error) {
 	case doc.Kind != sealed.Kind:
 		return content, nil
 	case k.err != nil:
-		return nil, fmt.Errorf("it is kept sealed: %w", k.err)
+		return nil, fmt.Errorf("the file is kept sealed: %w", k.err)
 	}
 	return k.ring.OpenDocument(doc, content)
 }

@@ -134,7 +134,7 @@ func wantID(member, have, want string) error {
 	if have == want {
 		return nil
 	}
-	return &rawjson.FieldError{Path: member, Reason: fmt.Sprintf("is %.80q in the folder of %.80q", have, want)}
+	return &rawjson.FieldError{Path: member, Reason: fmt.Sprintf("got %.80q in the folder of %.80q", have, want)}
 }
 
 // wantName refuses a value that belongs to another file.

@@ -15,7 +15,7 @@ import (
 )
 
 // errNoValues reports that a setting was imported without its secrets.
-var errNoValues = errors.New("the store does not have them")
+var errNoValues = errors.New("the store does not have the secrets")
 
 // view renders the files of a job's session.
 type view struct {

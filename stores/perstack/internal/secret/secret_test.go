@@ -190,7 +190,7 @@ func TestPutRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for raw, says := range map[string]string{
-		`{"a":"tally:secret:1"}`:                                       "no placeholder for number 2",
+		`{"a":"tally:secret:1"}`:                                       "number 2 has no placeholder",
 		`{"a":"tally:secret:1","b":"tally:secret:3"}`:                  "/b: ",
 		`{"a":"tally:secret:1","b":"tally:secret:1"}`:                  "/b: ",
 		`{"a":"tally:secret:0"}`:                                       "/a: ",
@@ -198,7 +198,7 @@ func TestPutRefuses(t *testing.T) {
 		`{"a":"tally:secret:"}`:                                        "/a: ",
 		`{"a":"tally:secret:99999999999999999999"}`:                    "/a: ",
 		`{"a":["tally:secret:1 "]}`:                                    "/a/0: ",
-		`{"tally:secret:1":"tally:secret:2","tally:secret:2":"tally"}`: "no placeholder for number 1",
+		`{"tally:secret:1":"tally:secret:2","tally:secret:2":"tally"}`: "number 1 has no placeholder",
 	} {
 		_, err := Put(events.Raw(raw), values)
 		if _, ok := errors.AsType[*events.InvalidError](err); !ok || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "canary") {

@@ -106,7 +106,7 @@ func Put(raw events.Raw, values []Value) (events.Raw, error) {
 		return nil, p.err
 	}
 	if i := slices.Index(p.used, false); i >= 0 {
-		return nil, &events.InvalidError{Field: "secrets", Reason: fmt.Sprintf("there are %d, and no placeholder for number %d", len(values), i+1)}
+		return nil, &events.InvalidError{Field: "secrets", Reason: fmt.Sprintf("got %d secrets, but number %d has no placeholder", len(values), i+1)}
 	}
 	return p.out.done(), nil
 }
@@ -126,7 +126,7 @@ func (p *putter) literal(path []string, from, to int) {
 	}
 	n, err := strconv.Atoi(strings.TrimSuffix(string(digits), `"`))
 	if err != nil || n < 1 || n > len(p.values) || p.used[n-1] || !bytes.Equal(p.out.from[from:to], placeholder(n)) {
-		p.err = &events.InvalidError{Field: pointer(path), Reason: fmt.Sprintf("it is a placeholder, but none of the %d secrets belongs to it", len(p.values))}
+		p.err = &events.InvalidError{Field: pointer(path), Reason: fmt.Sprintf("a placeholder for none of the %d secrets", len(p.values))}
 		return
 	}
 	p.used[n-1] = true
@@ -151,7 +151,7 @@ func Unpack(packed []byte) ([]Value, error) {
 	values := make([]Value, len(list))
 	for i, raw := range list {
 		if raw[0] == '{' || raw[0] == '[' {
-			return nil, &events.InvalidError{Field: "secrets", Reason: fmt.Sprintf("number %d is neither a string nor a number", i+1)}
+			return nil, &events.InvalidError{Field: "secrets", Reason: fmt.Sprintf("element %d is neither a string nor a number", i+1)}
 		}
 		values[i].raw = raw
 	}
