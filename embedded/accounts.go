@@ -39,8 +39,8 @@ type service struct {
 	filtered bool // the consumer filter checks the request and passes it to the server
 }
 
-// services lists all subjects to which other accounts may publish.
-var services = []service{
+// allServices lists all subjects to which other accounts may publish.
+var allServices = []service{
 	{subject: "$JS.API.INFO"},
 	{subject: "$JS.API.STREAM.NAMES"},
 	{subject: "$JS.API.STREAM.INFO.*"},
@@ -69,9 +69,9 @@ const inboxes = "_INBOX.>"
 // are files of this machine.
 func servicesFor(user string) []service {
 	if user == userAttached {
-		return services
+		return allServices
 	}
-	return slices.DeleteFunc(slices.Clone(services), func(v service) bool { return v.ownUser })
+	return slices.DeleteFunc(slices.Clone(allServices), func(v service) bool { return v.ownUser })
 }
 
 // rights returns the permissions of a user's account. A user may also use the subjects below keeper.BesideSubject,
@@ -101,7 +101,7 @@ type accounts struct {
 
 func newAccounts(secret string) (*accounts, error) {
 	a := &accounts{own: server.NewAccount(ownAccount), secret: secret, users: make(map[string]*server.User), number: make(map[string]int)}
-	for _, v := range services {
+	for _, v := range allServices {
 		kind, subject := server.Singleton, v.subject
 		if v.streamed {
 			kind = server.Streamed

@@ -78,7 +78,7 @@ func (f *consumerFilter) take(m *nats.Msg) {
 	account, rest, _ := strings.Cut(strings.TrimPrefix(m.Subject, filterSubject), ".")
 	request, err := natspull.Check(rest, m.Data)
 	if err == nil {
-		err = f.admit(account, key(request))
+		err = f.admit(account, consumerKey(request))
 	}
 	var body []byte
 	if err == nil {
@@ -101,12 +101,12 @@ func (f *consumerFilter) take(m *nats.Msg) {
 		if err != nil {
 			return // without an answer, the client asks again
 		}
-		f.settle(account, key(request), made.Data)
+		f.settle(account, consumerKey(request), made.Data)
 		_ = f.nc.Publish(m.Reply, made.Data)
 	}()
 }
 
-func key(r natspull.Request) string { return r.Stream + "." + r.Config.Name }
+func consumerKey(r natspull.Request) string { return r.Stream + "." + r.Config.Name }
 
 // admit counts a consumer of an account. If the account has too many, admit returns an error.
 func (f *consumerFilter) admit(account, key string) error {
@@ -151,7 +151,7 @@ func (f *consumerFilter) settle(account, key string, answer []byte) {
 
 // forget removes the consumers that the server no longer has from an account's list.
 func (f *consumerFilter) forget(made map[string]bool) error {
-	ctx, cancel := context.WithTimeout(f.life, answer)
+	ctx, cancel := context.WithTimeout(f.life, answerWait)
 	defer cancel()
 	left := make(map[string][]string) // by stream
 	for key := range made {

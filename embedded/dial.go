@@ -18,8 +18,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// answer bounds the wait for an answer that a server may not give.
-const answer = 2 * time.Second
+// answerWait bounds the wait for an answer that a server may not give.
+const answerWait = 2 * time.Second
 
 // ownerServer begins the names of the servers that owners of stores run.
 const ownerServer = "tally-owner-"
@@ -76,7 +76,7 @@ func openRemote(ctx context.Context, writes, reads *nats.Conn, o Options, c conf
 // server is reachable before its service, so ownerAt waits for the service.
 func ownerAt(ctx context.Context, nc *nats.Conn, patience time.Duration) (*log.OwnerInfo, error) {
 	for giveUp := time.Now().Add(patience); ; {
-		owner, err := log.OwnerAt(ctx, nc, answer)
+		owner, err := log.OwnerAt(ctx, nc, answerWait)
 		if owner != nil || err != nil || !strings.HasPrefix(nc.ConnectedServerName(), ownerServer) {
 			return owner, err
 		}
@@ -110,7 +110,7 @@ func syncsAlways(ctx context.Context, nc *nats.Conn, system *config.Server, name
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, answer)
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	m, err := nc.RequestWithContext(ctx, "$SYS.REQ.SERVER.PING.VARZ", request)
 	if err != nil {

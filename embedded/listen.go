@@ -167,7 +167,7 @@ func (s *Server) openProxies(l *Listen) error {
 	if l != nil {
 		proxies = 2
 	}
-	share := boundsOf(descriptors(), proxies)
+	share := boundsOf(descriptorLimit(), proxies)
 	s.rejected = newRejections(s.dir, s.logger)
 	s.atEnd(s.rejected.close)
 	attached, err := s.accounts.innerUser(s.nats, Account{userAttached, s.token})

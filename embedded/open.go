@@ -230,7 +230,7 @@ func (o Options) views(st *tally.Config, dir string) (close func() error) {
 			st.Host.PatientViews = append(st.Host.PatientViews, e)
 		}
 	}
-	reads(st, dir)
+	readFromCatalog(st, dir)
 	return func() (err error) {
 		for _, end := range closes {
 			err = errors.Join(err, end())
@@ -239,8 +239,8 @@ func (o Options) views(st *tally.Config, dir string) (close func() error) {
 	}
 }
 
-// reads makes a store answer queries from the catalog in a directory.
-func reads(st *tally.Config, dir string) {
+// readFromCatalog makes a store answer queries from the catalog in a directory.
+func readFromCatalog(st *tally.Config, dir string) {
 	st.Host.ViewsDir, st.Host.Lister = dir, documents(dir)
 	st.Host.Lacks = func(ctx context.Context, view string, lost []log.Hole) ([]log.Hole, error) {
 		known, err := storedir.ReadHoles(dir) // the owner writes the list; this process may be attached
@@ -289,7 +289,7 @@ func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, e
 	}
 	deadline := time.Now().Add(cmp.Or(o.Wait, 10*time.Second))
 	for {
-		st, err := own(ctx, o, c)
+		st, err := openOwn(ctx, o, c)
 		owned, isOwned := errors.AsType[*OwnedError](err)
 		if !isOwned {
 			return st, err
@@ -314,7 +314,7 @@ func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, e
 	}
 }
 
-func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
+func openOwn(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
 	ts, err := o.trees(c, c.Store)
 	if err != nil {
 		return nil, err
@@ -358,7 +358,7 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 	}
 	st := o.store(c)
 	st.Snapshots, st.Host.OnClose = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), cacheRoom(c.Store, Reserve)}, a.Close
-	reads(&st, c.Store)
+	readFromCatalog(&st, c.Store)
 	st.Host.Shown = func(ctx context.Context, view string, at events.Offset) error {
 		ctx, cancel := a.Log().UntilGone(ctx)
 		defer cancel()

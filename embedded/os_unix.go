@@ -4,8 +4,8 @@ package embedded
 
 import "golang.org/x/sys/unix"
 
-// descriptors returns how many files and connections this process may have open.
-func descriptors() int {
+// descriptorLimit returns how many files and connections this process may have open.
+func descriptorLimit() int {
 	var r unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
 		return maxOpen

@@ -1,4 +1,4 @@
 package embedded
 
-// descriptors returns how many files and connections this process may have open. Windows has no limit.
-func descriptors() int { return maxOpen + maxReserved }
+// descriptorLimit returns how many files and connections this process may have open. Windows has no limit.
+func descriptorLimit() int { return maxOpen + maxReserved }

@@ -17,11 +17,11 @@ type pendingLogins struct {
 	left chan struct{} // receives a token when a connection leaves
 
 	mu      sync.Mutex // guards the fields below
-	waiting []waiting
+	waiting []waitingLogin
 	pushed  map[net.Conn]bool // closed to make room
 }
 
-type waiting struct {
+type waitingLogin struct {
 	net.Conn
 	since time.Time
 }
@@ -62,7 +62,7 @@ func (l *pendingLogins) admit(c net.Conn) (wait time.Duration) {
 		l.pushed[out.Conn] = true
 		out.Close()
 	}
-	l.waiting = append(l.waiting, waiting{c, time.Now()})
+	l.waiting = append(l.waiting, waitingLogin{c, time.Now()})
 	return 0
 }
 
@@ -92,7 +92,7 @@ func (l *pendingLogins) leave(c net.Conn) (pushed bool) {
 		delete(l.pushed, c)
 		return true
 	}
-	l.waiting = slices.DeleteFunc(l.waiting, func(w waiting) bool { return w.Conn == c })
+	l.waiting = slices.DeleteFunc(l.waiting, func(w waitingLogin) bool { return w.Conn == c })
 	select {
 	case l.left <- struct{}{}:
 	default:

@@ -31,7 +31,7 @@ func openReadOnly(ctx context.Context, o Options, c config.Config, why *ReadOnly
 	}
 	o.Logger.Warn("the store is on a read-only file system: appends are refused", "dir", c.Store)
 	c.Store, o.Trees, o.Daemons, o.refused = dir, nil, nil, why
-	st, err := own(ctx, o, c)
+	st, err := openOwn(ctx, o, c)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}

@@ -65,7 +65,7 @@ func (b *bencher) queueSteps(dir string) []step {
 // itemLife has what a worker does with an item. A worker claims whichever item is its turn,
 // and finishes what it claimed last.
 type itemLife struct {
-	enqueue, claim, finish func(ctx context.Context, worker int) error
+	enqueue, claim, finish func(ctx context.Context, number int) error
 }
 
 // lives has workers put in, claim and finish items for as long as d. As many are put in as

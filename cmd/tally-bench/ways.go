@@ -98,7 +98,7 @@ func produce(ctx context.Context, producers int, d time.Duration, write func(ctx
 // quantiles returns the distribution of call times in microseconds.
 func quantiles(all []int64, took time.Duration) measured {
 	slices.Sort(all)
-	at := func(part float64) int64 { return all[min(int(part*float64(len(all))), len(all)-1)] }
+	at := func(share float64) int64 { return all[min(int(share*float64(len(all))), len(all)-1)] }
 	return measured{PerSecond: float64(len(all)) / took.Seconds(), P50: at(0.5), P99: at(0.99), P999: at(0.999), Appends: len(all)}
 }
 
@@ -204,9 +204,9 @@ func copyFile(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	part := make([]byte, 1<<20)
+	chunk := make([]byte, 1<<20)
 	for n := int64(0); ctx.Err() == nil && err == nil; n++ {
-		_, err = f.WriteAt(part, n%512*int64(len(part)))
+		_, err = f.WriteAt(chunk, n%512*int64(len(chunk)))
 	}
 	return errors.Join(err, f.Close(), os.Remove(path))
 }

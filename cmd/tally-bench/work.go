@@ -47,12 +47,12 @@ func ackToStartBeside(ctx context.Context, dir string, d time.Duration) (found [
 		var beside measured
 		var failed error
 		running.Go(func() { beside, failed = sessionTurns(busy, st) })
-		started, err := startsOf(ctx, st, store, d)
+		starts, err := startsOf(ctx, st, store, d)
 		stop()
 		running.Wait()
-		started.What, started.Producers = whatStartedBeside, 1
+		starts.What, starts.Producers = whatStartedBeside, 1
 		beside.What, beside.Producers = whatSessions, otherSessions
-		found = []measured{started, beside}
+		found = []measured{starts, beside}
 		return errors.Join(err, failed)
 	})
 	return found, err

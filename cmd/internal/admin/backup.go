@@ -218,8 +218,8 @@ func isBelow(path, dir string) bool {
 
 // resolved resolves links in the part of a path that exists.
 func resolved(path string) string {
-	if resolved, err := filepath.EvalSymlinks(path); err == nil || path == filepath.Dir(path) {
-		return cmp.Or(resolved, path)
+	if target, err := filepath.EvalSymlinks(path); err == nil || path == filepath.Dir(path) {
+		return cmp.Or(target, path)
 	}
 	return filepath.Join(resolved(filepath.Dir(path)), filepath.Base(path))
 }

@@ -129,7 +129,7 @@ func (x *examination) local() {
 }
 
 func (x *examination) disk() {
-	dir := standing(x.config.Store)
+	dir := nearestExisting(x.config.Store)
 	switch free, err := storedir.FreeBytes(dir); {
 	case err != nil:
 		x.warn("disk", "the free space is unknown: "+err.Error(), "")

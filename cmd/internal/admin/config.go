@@ -55,7 +55,7 @@ func configurationOf(c config.Config) configuration {
 		out.Notices = append(out.Notices, fmt.Sprintf("%s (found %s; set it in %s)", n.Text, n.Path, n.Instead))
 	}
 	if c.Backend == config.Local {
-		out.Durability, out.Sync = log.Durable.String(), storedir.SyncMethod(standing(c.Store), embedded.ServerVersion)
+		out.Durability, out.Sync = log.Durable.String(), storedir.SyncMethod(nearestExisting(c.Store), embedded.ServerVersion)
 	}
 	return out
 }
@@ -108,8 +108,8 @@ func (c configuration) rest(a *cmdutil.App) error {
 	return a.Say("Acknowledged events are %s: %s.", c.Durability, c.Sync)
 }
 
-// standing returns a directory, or its nearest parent that exists.
-func standing(dir string) string {
+// nearestExisting returns a directory, or its nearest parent that exists.
+func nearestExisting(dir string) string {
 	for ; ; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
 			return dir

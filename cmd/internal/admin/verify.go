@@ -47,7 +47,7 @@ that are gone, or had secrets removed, are counted.`,
 					}
 					all.Agents, all.Findings = &c, append(all.Findings, found...)
 				}
-				return report(a, all)
+				return printVerified(a, all)
 			})
 		},
 	}
@@ -126,7 +126,7 @@ func unsettled(ctx context.Context, l interface {
 	return "", err
 }
 
-func report(a *cmdutil.App, v verified) error {
+func printVerified(a *cmdutil.App, v verified) error {
 	if a.Format != cli.Text {
 		if err := cli.WriteJSON(a.Out, a.Format, v); err != nil {
 			return err

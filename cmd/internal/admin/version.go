@@ -37,7 +37,7 @@ by which acknowledged events reach the disk in the store's directory.`,
 				dir = "."
 			}
 			b := cmdutil.BuildOf()
-			v := version{b.Version, b.Commit, b.Date, b.Modified, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, embedded.ServerVersion, storedir.SyncMethod(standing(dir), embedded.ServerVersion)}
+			v := version{b.Version, b.Commit, b.Date, b.Modified, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, embedded.ServerVersion, storedir.SyncMethod(nearestExisting(dir), embedded.ServerVersion)}
 			if a.Format != cli.Text {
 				return cli.WriteJSON(a.Out, a.Format, v)
 			}

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// patience is the time after which a slow stop is reported.
-const patience = 300 * time.Millisecond
+// stopPatience is the time after which a slow stop is reported.
+const stopPatience = 300 * time.Millisecond
 
 // Interruptible returns a context that the first SIGINT, SIGTERM or SIGHUP ends, with the signal as its cause. If
 // stopping takes time, a message says so. A second SIGINT or SIGTERM ends the process at once. A closed output pipe is
 // a write error instead of a signal. If SIGHUP is ignored, as under nohup, it stays ignored; see [OnHangup].
 func Interruptible(ctx context.Context, errw io.Writer) (context.Context, context.CancelFunc) {
-	return interruptible(ctx, errw, patience)
+	return interruptible(ctx, errw, stopPatience)
 }
 
 func interruptible(ctx context.Context, errw io.Writer, patience time.Duration) (context.Context, context.CancelFunc) {

@@ -109,16 +109,16 @@ func inRootOf(a agents.Agent, path string, env func(string) string) (AgentFiles,
 		if name, ok := nameBelow(root, path); ok {
 			return AgentFiles{Agent: a, Root: root, Below: name}, true
 		}
-		if name, ok := nameBelow(path, root); ok && isOwn(filepath.Base(path)) && strings.Count(name, "/") < 2 {
+		if name, ok := nameBelow(path, root); ok && isAgentFolder(filepath.Base(path)) && strings.Count(name, "/") < 2 {
 			return AgentFiles{Agent: a, Root: root}, true
 		}
 	}
 	return AgentFiles{}, false
 }
 
-// isOwn reports whether a folder above a root can belong to an agent, such as .claude, and not to a person, such as a
-// home folder.
-func isOwn(folder string) bool { return strings.HasPrefix(folder, ".") && folder != ".config" }
+// isAgentFolder reports whether a folder above a root can belong to an agent, such as .claude, and not to a person,
+// such as a home folder.
+func isAgentFolder(folder string) bool { return strings.HasPrefix(folder, ".") && folder != ".config" }
 
 // nameBelow returns the name of a path relative to a folder, with slashes; "" for the folder itself.
 func nameBelow(folder, path string) (string, bool) {

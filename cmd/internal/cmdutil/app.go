@@ -154,7 +154,7 @@ func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error
 	o.Progress = func(elapsed time.Duration) {
 		fmt.Fprintf(a.Err, "reading the store, %s so far\n", elapsed.Round(time.Second))
 	}
-	o.Kinds, o.Trees = kinds(), LiveLayout
+	o.Kinds, o.Trees = storeKinds(), LiveLayout
 	if o.Existing {
 		a.warnMissing()
 	}
@@ -176,8 +176,8 @@ func (a *App) CheckSettings() error {
 	return a.called(embedded.Options{Own: true, Trees: LiveLayout}).Check()
 }
 
-// kinds returns the rules for documents that the commands write, by kind.
-func kinds() map[string]tally.Kind {
+// storeKinds returns the rules for documents that the commands write, by kind.
+func storeKinds() map[string]tally.Kind {
 	table := tavern.Kinds()
 	secret := table[sealed.Kind]
 	secret.Validate = sealed.CheckDocument

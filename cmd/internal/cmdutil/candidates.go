@@ -19,7 +19,7 @@ import (
 func sessions(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	v, namespace, ok := c.views(ctx)
 	if !ok {
-		return words
+		return onlyWords
 	}
 	defer v.Catalog.Close()
 	list, err := v.Catalog.Beginning(ctx, namespace, c.typed, offered)
@@ -29,7 +29,7 @@ func sessions(ctx context.Context, c *completer) cobra.ShellCompDirective {
 		list = append(list, more...)
 	}
 	if err != nil {
-		return words
+		return onlyWords
 	}
 	if len(list) > 0 {
 		c.add(Last, "the session last active")
@@ -40,14 +40,14 @@ func sessions(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	if c.typed != "" && len(c.found) < offered {
 		c.named(ctx, v.Catalog, namespace)
 	}
-	return words
+	return onlyWords
 }
 
-// ids offers complete ids, for commands that take an id without searching for it.
-func ids(ctx context.Context, c *completer) cobra.ShellCompDirective {
+// offerIDs offers complete ids, for commands that take an id without searching for it.
+func offerIDs(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	v, namespace, ok := c.views(ctx)
 	if !ok {
-		return words
+		return onlyWords
 	}
 	defer v.Catalog.Close()
 	list, _ := v.Catalog.Beginning(ctx, namespace, c.typed, offered) // after an error it offers nothing
@@ -56,7 +56,7 @@ func ids(ctx context.Context, c *completer) cobra.ShellCompDirective {
 			c.addSession(s, word)
 		}
 	}
-	return words
+	return onlyWords
 }
 
 // agentIDs, flowIDs and queues offer the ids of agents, flows and queues.
@@ -73,7 +73,7 @@ func idsOf(kinds ...string) source {
 	return func(ctx context.Context, c *completer) cobra.ShellCompDirective {
 		v, namespace, ok := c.views(ctx)
 		if !ok {
-			return words
+			return onlyWords
 		}
 		defer v.Catalog.Close()
 		for _, kind := range kinds {
@@ -85,7 +85,7 @@ func idsOf(kinds ...string) source {
 				}
 			}
 		}
-		return words
+		return onlyWords
 	}
 }
 
@@ -105,19 +105,19 @@ func (c *completer) named(ctx context.Context, r catalog.Reader, namespace strin
 			return
 		}
 		for _, s := range list {
-			tails[tail(s.ID)]++
+			tails[afterSlash(s.ID)]++
 		}
 		found = append(found, list...)
 	}
 	slices.SortFunc(found, func(a, b catalog.Session) int { return cmp.Compare(b.Head, a.Head) })
 	for _, s := range found {
-		if tails[tail(s.ID)] == 1 {
-			c.addSession(s, tail(s.ID))
+		if tails[afterSlash(s.ID)] == 1 {
+			c.addSession(s, afterSlash(s.ID))
 		}
 	}
 }
 
-func tail(id string) string {
+func afterSlash(id string) string {
 	_, behind, _ := strings.Cut(id, "/")
 	return behind
 }
@@ -178,12 +178,12 @@ func (c *completer) session(ctx context.Context) (v Views, s catalog.Session, ok
 func runs(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	v, s, ok := c.session(ctx)
 	if !ok {
-		return words
+		return onlyWords
 	}
 	defer v.Catalog.Close()
 	list, err := v.Catalog.Runs(ctx, s.Namespace, s.ID, offered)
 	if err != nil {
-		return words
+		return onlyWords
 	}
 	kinds := make(map[string]int)
 	for _, run := range list {
@@ -198,7 +198,7 @@ func runs(ctx context.Context, c *completer) cobra.ShellCompDirective {
 			c.add(word, run.Kind+", "+cmp.Or(run.Outcome, run.State))
 		}
 	}
-	return words
+	return onlyWords
 }
 
 // types offers the types of events, and the names of events that programs recorded in runs of the session.
@@ -215,7 +215,7 @@ func types(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	for _, name := range events.Types() {
 		c.add(strings.TrimSuffix(strings.TrimPrefix(name, "tally."), ".v1"), "")
 	}
-	return words
+	return onlyWords
 }
 
 // namespaces offers the namespaces of the store.
@@ -238,26 +238,26 @@ func used(f catalog.Field) source {
 func (c *completer) texts(ctx context.Context, read func(r catalog.Reader, namespace string) ([]string, error)) cobra.ShellCompDirective {
 	v, namespace, ok := c.views(ctx)
 	if !ok {
-		return words
+		return onlyWords
 	}
 	defer v.Catalog.Close()
 	list, err := read(v.Catalog, namespace)
 	if err != nil {
-		return words
+		return onlyWords
 	}
 	for _, text := range list {
 		if isWord(text) {
 			c.add(text, "")
 		}
 	}
-	return words
+	return onlyWords
 }
 
 // documents offers documents as KIND/ID, with the typed beginning.
 func documents(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	v, namespace, ok := c.views(ctx)
 	if !ok {
-		return words
+		return onlyWords
 	}
 	defer v.Catalog.Close()
 	q := projector.DocumentQuery{Namespace: namespace, Limit: offered}
@@ -267,14 +267,14 @@ func documents(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	}
 	list, _, err := v.Catalog.Documents(ctx, q)
 	if err != nil {
-		return words
+		return onlyWords
 	}
 	for _, d := range list {
 		if id, ok := spelledAfter(d.Subject.ID); ok {
 			c.add(d.Subject.Kind+"/"+id, cmp.Or(d.Title, plain.Bytes(d.Bytes)))
 		}
 	}
-	return words
+	return onlyWords
 }
 
 // spelledAfter is spelled for an id after its kind, where nothing looks like a flag.
@@ -290,11 +290,11 @@ func linkable(ctx context.Context, c *completer) cobra.ShellCompDirective {
 		return documents(ctx, c)
 	}
 	of := &completer{App: c.App, cmd: c.cmd, args: c.args, typed: typed}
-	ids(ctx, of)
+	offerIDs(ctx, of)
 	for _, f := range of.found {
 		c.found = append(c.found, "session/"+f)
 	}
-	return words
+	return onlyWords
 }
 
 // links offers the targets after REL= in a link.
@@ -309,5 +309,5 @@ func links(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	for _, f := range of.found {
 		c.found = append(c.found, rel+"="+f)
 	}
-	return words
+	return onlyWords
 }

@@ -19,10 +19,10 @@ import (
 
 // Directives for the shell, beside cobra's own. The scripts for the shells know their numbers.
 const (
-	words   = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	noSpace = words | cobra.ShellCompDirectiveNoSpace
-	files   = cobra.ShellCompDirectiveFilterFileExt
-	folders = cobra.ShellCompDirectiveFilterDirs
+	onlyWords   = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	noSpace     = onlyWords | cobra.ShellCompDirectiveNoSpace
+	files       = cobra.ShellCompDirectiveFilterFileExt
+	onlyFolders = cobra.ShellCompDirectiveFilterDirs
 )
 
 const (
@@ -52,8 +52,8 @@ type source func(context.Context, *completer) cobra.ShellCompDirective
 // arguments maps an argument of a usage line to its candidates, by name or by command and name. Positions and threads
 // are not completed.
 var arguments = map[string]source{
-	"SESSION": sessions, "append SESSION": ids,
-	"PATH": just(files), "DIR": just(folders), "NAMESPACE": namespaces,
+	"SESSION": sessions, "append SESSION": offerIDs,
+	"PATH": just(files), "DIR": just(onlyFolders), "NAMESPACE": namespaces,
 	"TO": receivers, "INBOX": receivers, "QUEUE": queues,
 	"KIND/ID": documents, "KIND": documents, "FILE": just(files), "doc links KIND/ID": linkable,
 	"agent show ID": agentIDs, "agent save ID": agentIDs, "agent state ID": agentIDs, "agent commit ID": agentIDs, "agent verify ID": agentIDs,
@@ -62,12 +62,12 @@ var arguments = map[string]source{
 	"transcript show SESSION": oneOf(Last),
 }
 
-// flags maps a flag to the candidates for its value, by name or by command and name. Flags with a fixed list of words are
-// not listed here.
-var flags = map[string]source{
-	"run": runs, "log type": types, "session": sessions, "parent": ids,
-	"kind": used(catalog.FieldKind), "project": used(catalog.FieldProject), "cwd": just(folders), "model": models, "namespace": namespaces,
-	"store": just(folders), "dir": just(folders), "out": just(folders), "tree": just(folders), "views": just(folders), "into": just(folders),
+// flagSources maps a flag to the candidates for its value, by name or by command and name. Flags with a fixed list of
+// words are not listed here.
+var flagSources = map[string]source{
+	"run": runs, "log type": types, "session": sessions, "parent": offerIDs,
+	"kind": used(catalog.FieldKind), "project": used(catalog.FieldProject), "cwd": just(onlyFolders), "model": models, "namespace": namespaces,
+	"store": just(onlyFolders), "dir": just(onlyFolders), "out": just(onlyFolders), "tree": just(onlyFolders), "views": just(onlyFolders), "into": just(onlyFolders),
 	"tls-cert": just(files), "tls-key": just(files), "tls-ca": just(files), "users": just(files),
 	"log-level": oneOf("debug", "info", "warn", "error"), "min-durability": oneOf("buffered", "durable", "replicated"),
 	"layer": oneOf("project", "personal"), "linked": linkable, "link": links,
@@ -84,7 +84,7 @@ var flags = map[string]source{
 // complete registers candidates for the arguments and flags of all commands of a program. A command's usage line names
 // its arguments. Without candidates nothing is completed, not even file names.
 func (a *App) complete(root *cobra.Command) {
-	none := words
+	none := onlyWords
 	root.CompletionOptions.DefaultShellCompDirective = &none
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.InitDefaultHelpCmd()
@@ -112,9 +112,9 @@ func pathOf(cmd *cobra.Command) string {
 
 // completeFlag registers candidates for a flag.
 func (a *App) completeFlag(cmd *cobra.Command, f *pflag.Flag) {
-	offer := flags[pathOf(cmd)+" "+f.Name]
+	offer := flagSources[pathOf(cmd)+" "+f.Name]
 	if offer == nil {
-		offer = flags[f.Name]
+		offer = flagSources[f.Name]
 	}
 	if own, ok := f.Value.(interface{ Words() []string }); ok {
 		offer = oneOf(own.Words()...)
@@ -146,7 +146,7 @@ func (a *App) argument(path string, usage []string) cobra.CompletionFunc {
 			n = min(n, len(list)-1)
 		}
 		if n >= len(list) || list[n] == nil {
-			return nil, words
+			return nil, onlyWords
 		}
 		return a.offer(list[n])(cmd, args, typed)
 	}
@@ -186,7 +186,7 @@ func (a *App) offer(from source) cobra.CompletionFunc {
 		case got := <-done:
 			return got.found, got.directive
 		case <-ctx.Done():
-			return nil, words
+			return nil, onlyWords
 		}
 	}
 }
@@ -207,7 +207,7 @@ func just(directive cobra.ShellCompDirective) source {
 // helped offers the commands and the topics of the help.
 func helped(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	if len(c.args) > 0 {
-		return words
+		return onlyWords
 	}
 	for _, cmd := range c.cmd.Root().Commands() {
 		if cmd.IsAvailableCommand() {
@@ -223,7 +223,7 @@ func oneOf(list ...string) source {
 		for _, word := range list {
 			c.add(word, "")
 		}
-		return words
+		return onlyWords
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// moved maps the commands of earlier versions to the commands that replace them.
-var moved = map[string]string{
+// movedCommands maps the commands of earlier versions to the commands that replace them.
+var movedCommands = map[string]string{
 	"enqueue": "queue add", "requeue": "queue retry", "work": "queue work",
 	"send": "inbox send", "seen": "inbox ack", "attend": "inbox run",
 	"agents": "agent ls", "orphans": "agent orphans", "flows": "flow ls",
@@ -86,14 +86,14 @@ func HintFor(parent *cobra.Command, word string) string {
 	if how := elsewhere(word); how != "" && !parent.HasParent() {
 		return how
 	}
-	list := meant(parent, word)
+	list := suggestions(parent, word)
 	path := ""
 	if parent.HasParent() {
 		path = strings.TrimPrefix(parent.CommandPath(), parent.Root().Name()+" ") + " "
 	}
 	switch {
-	case moved[path+word] != "":
-		return "Use " + parent.Root().Name() + " " + moved[path+word] + "."
+	case movedCommands[path+word] != "":
+		return "Use " + parent.Root().Name() + " " + movedCommands[path+word] + "."
 	case len(list) > 0:
 	case path == "queue " || path == "inbox ":
 		return "Did you mean " + path + "ls " + Quoted(word) + "?"
@@ -113,9 +113,9 @@ func elsewhere(word string) string {
 	return ""
 }
 
-// meant returns the commands that a user may have meant with an unknown word: commands for the same purpose, else
+// suggestions returns the commands that a user may have meant with an unknown word: commands for the same purpose, else
 // commands with a similar name.
-func meant(parent *cobra.Command, word string) []string {
+func suggestions(parent *cobra.Command, word string) []string {
 	word = strings.ToLower(word)
 	if !parent.HasParent() {
 		for _, o := range otherWords {

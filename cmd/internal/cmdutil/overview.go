@@ -29,7 +29,7 @@ func Arrange(root *cobra.Command, groups []Group) {
 				cmd.GroupID = g.Title
 				cmd.Annotations = with(cmd.Annotations, order, fmt.Sprintf("%02d", n))
 				if g.More {
-					cmd.Annotations[more] = "yes"
+					cmd.Annotations[groupMore] = "yes"
 				}
 			}
 		}
@@ -38,8 +38,8 @@ func Arrange(root *cobra.Command, groups []Group) {
 
 // Keys of annotations: the place of a command in its group, and whether only help --all shows it.
 const (
-	order = "tally-order"
-	more  = "tally-more"
+	order     = "tally-order"
+	groupMore = "tally-more"
 )
 
 func with(m map[string]string, key, value string) map[string]string {
@@ -63,7 +63,7 @@ func overview(root *cobra.Command, all bool) string {
 			if cmd.GroupID != g.ID || cmd.Hidden {
 				continue
 			}
-			if cmd.Annotations[more] != "" && !all {
+			if cmd.Annotations[groupMore] != "" && !all {
 				hidden = true
 				continue
 			}

@@ -116,7 +116,7 @@ func isKnown(root *cobra.Command, args []string) error {
 		return nil
 	}
 	word := unknownWord(root, args)
-	if now := moved[strings.ToLower(word)]; now != "" {
+	if now := movedCommands[strings.ToLower(word)]; now != "" {
 		return &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("unknown command %q: use tally %s", word, now)}
 	}
 	text, _, _ := strings.Cut(err.Error(), "\n")
@@ -182,8 +182,8 @@ argument it lists the most used commands, with --all every command.`,
 		cmd.GroupID = groups[len(groups)-1].ID
 		cmd.Annotations = map[string]string{order: "99"}
 		for _, verb := range root.Commands() {
-			if verb.GroupID == cmd.GroupID && verb.Annotations[more] != "" {
-				cmd.Annotations[more] = "yes"
+			if verb.GroupID == cmd.GroupID && verb.Annotations[groupMore] != "" {
+				cmd.Annotations[groupMore] = "yes"
 			}
 		}
 	}

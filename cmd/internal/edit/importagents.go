@@ -26,7 +26,7 @@ import (
 )
 
 // agentsMeant returns the agents to look for, nil for all. It returns false if --format names a layout.
-func (i *importer) agentsMeant() (list []agents.Agent, isAgent bool) {
+func (i *importer) agentsMeant() (list []agents.Agent, ok bool) {
 	if i.format == "" {
 		return nil, true
 	}
@@ -121,8 +121,8 @@ func (i *importer) agent(ctx context.Context, st *tally.Store, files cmdutil.Age
 	if i.dryRun {
 		target = dryRunLog{layouts.NewDryRun(st), st.Log}
 	}
-	journal := &journal{Log: target, agent: files.Agent, touched: make(map[string]bool), added: make(map[string]bool), redacted: make(map[events.Subject]bool)}
-	o := ingest.Options{Log: journal, Namespace: st.Namespace(), Sources: []ingest.Source{{Agent: met, Root: files.Root}}, Once: true}
+	kept := &journal{Log: target, agent: files.Agent, touched: make(map[string]bool), added: make(map[string]bool), redacted: make(map[events.Subject]bool)}
+	o := ingest.Options{Log: kept, Namespace: st.Namespace(), Sources: []ingest.Source{{Agent: met, Root: files.Root}}, Once: true}
 	o.Sessions = func(ctx context.Context) iter.Seq2[string, error] { return cmdutil.SessionIDs(ctx, st, st.Namespace()) }
 	if i.redact == on {
 		r, err := redact.New(redact.Options{})
@@ -142,7 +142,7 @@ func (i *importer) agent(ctx context.Context, st *tally.Store, files cmdutil.Age
 	if err != nil {
 		return report, err
 	}
-	journal.tell = func() {
+	kept.tell = func() {
 		s := in.Status()
 		n := met.count()
 		progress.At(int64(n), int64(s.Files), fmt.Sprintf("%s, %s, %s", plain.Count(before.Sessions+n, "session"),
@@ -152,21 +152,21 @@ func (i *importer) agent(ctx context.Context, st *tally.Store, files cmdutil.Age
 	if errors.Is(err, ingest.ErrStuck) {
 		err = nil // each error is in the problems
 	}
-	if journal.unshown != nil {
-		report.Problems = append(report.Problems, layouts.Problem{Reason: journal.unshown.Error()})
+	if kept.unshown != nil {
+		report.Problems = append(report.Problems, layouts.Problem{Reason: kept.unshown.Error()})
 	}
 	s := in.Status()
 	for _, u := range s.Unreadable {
 		report.Problems = append(report.Problems, layouts.Problem{File: u.Rel, Reason: u.Reason})
 	}
-	maps.Copy(met.sessions, journal.touched)
-	report.Sessions, report.Added, report.Events, report.Bytes = len(met.sessions), len(journal.added), s.Events, s.Bytes
-	report.Changed = len(journal.touched) - report.Added
+	maps.Copy(met.sessions, kept.touched)
+	report.Sessions, report.Added, report.Events, report.Bytes = len(met.sessions), len(kept.added), s.Events, s.Bytes
+	report.Changed = len(kept.touched) - report.Added
 	report.Unchanged = report.Sessions - report.Added - report.Changed
 	i.lines += s.Lines
 	i.redacted += s.Redacted
 	if err == nil && i.redact != on {
-		err = journal.name(ctx, met, &report)
+		err = kept.name(ctx, met, &report)
 	}
 	return report, err
 }

@@ -56,7 +56,7 @@ it. Binary content is compared as a whole.
 				if err != nil {
 					return err
 				}
-				d := compare(from, to)
+				d := compareRevisions(from, to)
 				switch {
 				case a.Format != cli.Text:
 					err = cli.WriteJSON(a.Out, a.Format, d)
@@ -97,8 +97,8 @@ func sides(ctx context.Context, a *cmdutil.App, st *tally.Store, args []string) 
 	return from, to, err
 }
 
-// compare compares two revisions.
-func compare(from, to *tally.Document) docDiff {
+// compareRevisions compares two revisions.
+func compareRevisions(from, to *tally.Document) docDiff {
 	d := docDiff{From: sideOf(from), To: sideOf(to), Same: bytes.Equal(from.Data, to.Data)}
 	if d.Binary = !d.Same && (!isText(from.Data) || !isText(to.Data)); d.Same || d.Binary {
 		return d

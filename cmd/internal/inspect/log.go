@@ -231,7 +231,7 @@ func (r *reader) print(ctx context.Context, list *cli.List, format cli.Format, r
 		state, reason = "purged", "its content was purged"
 	}
 	if format == cli.Text {
-		mark := marks[state]
+		mark := stateMarks[state]
 		if mark == 0 {
 			mark = ' '
 		}
@@ -245,7 +245,7 @@ func (r *reader) print(ctx context.Context, list *cli.List, format cli.Format, r
 	return list.Add(logged{Offset: rec.Offset, Recorded: rec.Recorded.UTC().Format(time.RFC3339Nano), State: state, Reason: reason, Event: event})
 }
 
-var marks = map[string]byte{"live": '*', "rewound": 'x', "rewind": '<', "stale": '!', "rejected": '!'}
+var stateMarks = map[string]byte{"live": '*', "rewound": 'x', "rewind": '<', "stale": '!', "rejected": '!'}
 
 // stateOf returns the state of a record in its session, and the reason.
 func stateOf(l *projector.Ledger, live bool, rec events.Record) (state, reason string) {
@@ -332,7 +332,7 @@ func (r *reader) drawGraph(ctx context.Context, st *tally.Store, handle *tally.S
 	reasons, states := make([]string, len(recs)), make([]string, len(recs))
 	for i, rec := range recs {
 		state, reason := stateOf(s.Ledger, s.History.IsLive(rec.Offset), rec)
-		mark := marks[state]
+		mark := stateMarks[state]
 		if state == "rewound" {
 			mark = '*'
 		}

@@ -56,7 +56,7 @@ func newSearch(a *cmdutil.App) *cobra.Command {
 			}
 			return a.WithViews(cmd.Context(), []string{"search"}, func(c config.Config, v cmdutil.Views) error {
 				l.Namespace = c.Namespace
-				return search(cmd.Context(), a, v, l, filters(cmd))
+				return search(cmd.Context(), a, v, l, filtersOf(cmd))
 			})
 		},
 	}
@@ -78,8 +78,8 @@ func newSearch(a *cmdutil.App) *cobra.Command {
 	return cmd
 }
 
-// filters returns the flags that filter turns, as they were given.
-func filters(cmd *cobra.Command) string {
+// filtersOf returns the flags that filter turns, as they were given.
+func filtersOf(cmd *cobra.Command) string {
 	text := ""
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Changed && f.Name != "all" && f.Name != "sort" && f.Name != "limit" {

@@ -93,10 +93,10 @@ var stores = []show.Store{job.Store{}, panel.Store{}}
 // viewer is a run of show.
 type viewer struct{ show.View }
 
-// page prints a session, a run or step traces.
-type page struct{ *show.Page }
+// threadsPage prints a session, a run or step traces.
+type threadsPage struct{ *show.Page }
 
-func newPage(v *viewer) page { return page{show.NewPage(&v.View)} }
+func newPage(v *viewer) threadsPage { return threadsPage{show.NewPage(&v.View)} }
 
 func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
 	var err error

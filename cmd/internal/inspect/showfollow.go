@@ -151,7 +151,7 @@ func (f *follower) turn(t followedTurn) error {
 	if f.text == nil {
 		return f.items.Add(t)
 	}
-	label := position(t.Thread, t.Number)
+	label := turnPosition(t.Thread, t.Number)
 	if t.State != "" {
 		label = t.Thread + ", " + t.State + ", not in effect"
 	}
@@ -166,7 +166,7 @@ func (f *follower) move(o *projector.Outline, m followedMove) error {
 	for _, name := range o.Names() {
 		m.Lengths[name] = o.Len(name)
 		if (f.Thread == "" || name == f.Thread) && (!f.main || name == events.MainThread) {
-			ends = append(ends, position(name, o.Len(name)))
+			ends = append(ends, turnPosition(name, o.Len(name)))
 		}
 	}
 	if f.text == nil {
@@ -184,8 +184,8 @@ func (f *follower) move(o *projector.Outline, m followedMove) error {
 	return f.text.Err
 }
 
-// position formats a position: #3 for the main thread, gpt-5#3 for another one.
-func position(thread string, number int) string {
+// turnPosition formats a position: #3 for the main thread, gpt-5#3 for another one.
+func turnPosition(thread string, number int) string {
 	if thread == events.MainThread {
 		thread = ""
 	}

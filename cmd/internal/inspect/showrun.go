@@ -77,7 +77,7 @@ func findRun(s *projector.Session, name string) (*projector.Run, error) {
 }
 
 // run prints the header of a run.
-func (p page) run(s *projector.Session, l show.Run) {
+func (p threadsPage) run(s *projector.Session, l show.Run) {
 	head := []render.Styled{{Text: l.ID, Paint: p.Style.Bold}, {Text: l.Type + " of " + cli.ID(s.Subject.ID)}}
 	if l.Time != "" {
 		head = append(head, render.Styled{Text: cli.Minute(l.Time)})
@@ -96,7 +96,7 @@ func (p page) run(s *projector.Session, l show.Run) {
 }
 
 // report prints the result of an evaluation.
-func (p page) report(r render.Report) {
+func (p threadsPage) report(r render.Report) {
 	if r.Steps >= 0 {
 		p.Field("judged", plain.Count(r.Steps, "step"))
 	}
@@ -125,7 +125,7 @@ func (p page) report(r render.Report) {
 }
 
 // outcome prints the result of a simulation.
-func (p page) outcome(result events.Raw) {
+func (p threadsPage) outcome(result events.Raw) {
 	goal, persona := render.Goal(result)
 	p.Field("goal", goal)
 	p.Field("persona", persona)

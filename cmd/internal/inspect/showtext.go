@@ -47,7 +47,7 @@ func (v *viewer) aside(s *projector.Session) (names []string) {
 }
 
 // sayAside prints which threads are not shown.
-func (p page) sayAside(v *viewer, s *projector.Session, names []string) {
+func (p threadsPage) sayAside(v *viewer, s *projector.Session, names []string) {
 	var list []string
 	for _, name := range names {
 		if n := v.Before[name] + len(s.Threads.Turns(name)); n > 0 {

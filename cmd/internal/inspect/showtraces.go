@@ -106,7 +106,7 @@ func (t traced) shown() shownTrace {
 	return s
 }
 
-func (p page) trace(t traced) {
+func (p threadsPage) trace(t traced) {
 	step := t.trace.StepID
 	if step == "" {
 		step = "no step"
@@ -138,14 +138,14 @@ func (p page) trace(t traced) {
 }
 
 // reasons prints the reasons of a candidate below it.
-func (p page) reasons(list []string) {
+func (p threadsPage) reasons(list []string) {
 	p.Printf("\n")
 	for _, r := range list {
 		p.wrapped(r, 10)
 	}
 }
 
-func (p page) wrapped(text string, indent int) {
+func (p threadsPage) wrapped(text string, indent int) {
 	for _, line := range render.Wrap(text, render.Beyond(indent, p.Width)) {
 		p.Printf("%s\n", p.Style.Dim(strings.Repeat(" ", indent)+line))
 	}

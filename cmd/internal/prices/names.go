@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// name is the name of a model, as sellers spell it.
-type name struct {
+// modelName is the name of a model, as sellers spell it.
+type modelName struct {
 	spelled []string // names to look up, in this order: as written, without the seller, without the date of the snapshot
 	region  string   // region in the name, or ""
 }
@@ -37,8 +37,8 @@ var (
 )
 
 // nameOf returns the names to look up for a model. It never includes a name that merely begins like another model's.
-func nameOf(model string) name {
-	n := name{spelled: []string{model}}
+func nameOf(model string) modelName {
+	n := modelName{spelled: []string{model}}
 	sold := n.unsold(model)
 	n.add(sold)
 	for _, snapshot := range []*regexp.Regexp{dated, numbered} {
@@ -52,7 +52,7 @@ func nameOf(model string) name {
 	return n
 }
 
-func (n *name) add(model string) {
+func (n *modelName) add(model string) {
 	for _, have := range n.spelled {
 		if have == model {
 			return
@@ -62,7 +62,7 @@ func (n *name) add(model string) {
 }
 
 // unsold removes the additions of a seller from a name.
-func (n *name) unsold(model string) string {
+func (n *modelName) unsold(model string) string {
 	if m := ofProject.FindStringSubmatch(model); m != nil {
 		n.region, model = regionOf(m[1]), model[strings.Index(model, "publishers/"):]
 	}

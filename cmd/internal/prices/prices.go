@@ -80,7 +80,7 @@ type Cost struct {
 
 // Model is the part of a table that applies to one model.
 type Model struct {
-	name   name
+	name   modelName
 	layers [][]edition
 }
 
@@ -118,7 +118,7 @@ func (m Model) Cost(u Usage) Cost {
 
 // newestOf returns the edition for a model on a day, at a speed: among the editions with the closest name the newest,
 // in any of its tiers.
-func newestOf(layer []edition, n name, u Usage) *edition {
+func newestOf(layer []edition, n modelName, u Usage) *edition {
 	var best *edition
 	for i := range layer {
 		e := &layer[i]
@@ -135,7 +135,7 @@ func newestOf(layer []edition, n name, u Usage) *edition {
 
 // tierOf returns the price for a prompt among the editions that begin on the same day: that with the lowest limit that
 // the prompt does not exceed. It returns nil if the prompt exceeds all limits.
-func tierOf(layer []edition, newest *edition, n name, prompt int64) *Price {
+func tierOf(layer []edition, newest *edition, n modelName, prompt int64) *Price {
 	var price *Price
 	for i := range layer {
 		p := &layer[i].price
@@ -151,7 +151,7 @@ func tierOf(layer []edition, newest *edition, n name, prompt int64) *Price {
 
 // closeness returns how many characters of a model's name the edition matches literally, or -1 if it is for other
 // models.
-func (e *edition) closeness(n name) int {
+func (e *edition) closeness(n modelName) int {
 	best := -1
 	for _, pattern := range e.models {
 		for _, model := range n.spelled {
@@ -206,17 +206,17 @@ func (p *Price) cost(u Usage, named string) Cost {
 	return c
 }
 
-// part is a part of a usage with its own price.
-type part struct {
+// usagePart is a part of a usage with its own price.
+type usagePart struct {
 	n      int64
 	per    int64 // number of units that the price is for
 	price  events.Amount
 	tokens bool
 }
 
-func (p *Price) parts(u Usage) []part {
+func (p *Price) parts(u Usage) []usagePart {
 	t, hour := u.Tokens, min(u.Terms.CacheHour, u.Tokens.CacheWrite)
-	return []part{
+	return []usagePart{
 		{t.Input, million, p.Input, true},
 		{t.Output, million, p.Output, true},
 		{t.CacheRead, million, p.CacheRead, true},

@@ -94,18 +94,18 @@ func closeAll(list ...any) {
 // tally.
 func pump(from *os.File, to io.Writer, t *tape) {
 	defer from.Close()
-	pass(from, to, t, false)
+	relay(from, to, t, false)
 }
 
 // pump passes the input on, and its end.
 func (in input) pump(from io.Reader, t *tape) {
 	defer in.ours.Close()
-	pass(from, in.ours, t, true)
+	relay(from, in.ours, t, true)
 }
 
-// pass copies until the end of input or the first write error. The tape gets a piece before it is passed on, so that an
+// relay copies until the end of input or the first write error. The tape gets a piece before it is passed on, so that an
 // answer is recorded after its question.
-func pass(from io.Reader, to io.Writer, t *tape, toAgent bool) {
+func relay(from io.Reader, to io.Writer, t *tape, toAgent bool) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)

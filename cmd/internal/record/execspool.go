@@ -32,11 +32,11 @@ var errNoSpool = errors.New("there is no folder for the recording: neither HOME 
 
 // spoolOf returns the spool of the configured store.
 func spoolOf(c config.Config) (spool, error) {
-	state, store := config.StateFolder(os.Getenv), c.StoreName()
-	if state == "" || store == "" {
+	state, name := config.StateFolder(os.Getenv), c.StoreName()
+	if state == "" || name == "" {
 		return spool{}, errNoSpool
 	}
-	return spool{filepath.Join(state, "exec", store, c.Namespace), c.Namespace}, nil
+	return spool{filepath.Join(state, "exec", name, c.Namespace), c.Namespace}, nil
 }
 
 // recording is a file of the spool that this process has locked.

@@ -21,9 +21,9 @@ const socketNames = "kick-*"
 // maxKick is the maximum length of a kick: longer paths cannot be opened.
 const maxKick = 4096
 
-// kicks receives the paths of written files from hooks. Any process of this user may send one, so a watch reads only
-// files that it follows.
-type kicks struct {
+// kickListener receives the paths of written files from hooks. Any process of this user may send one, so a watch reads
+// only files that it follows.
+type kickListener struct {
 	path    string
 	conn    *net.UnixConn
 	running sync.WaitGroup
@@ -31,7 +31,7 @@ type kicks struct {
 
 // listen calls tell for each kick until Close. It returns nil if no socket can be made; changes are then seen a little
 // later.
-func listen(tell func(path string)) *kicks {
+func listen(tell func(path string)) *kickListener {
 	dir := config.StateFolder(os.Getenv)
 	sweep(dir)
 	path := filepath.Join(dir, "kick-"+strconv.Itoa(os.Getpid()))
@@ -41,7 +41,7 @@ func listen(tell func(path string)) *kicks {
 		return nil
 	}
 	_ = os.Chmod(path, 0o600) // the folder is private too
-	k := &kicks{path: path, conn: conn}
+	k := &kickListener{path: path, conn: conn}
 	k.running.Go(func() {
 		text := make([]byte, maxKick)
 		for {
@@ -66,7 +66,7 @@ func sweep(dir string) {
 }
 
 // Close ends listening.
-func (k *kicks) Close() {
+func (k *kickListener) Close() {
 	if k == nil {
 		return
 	}

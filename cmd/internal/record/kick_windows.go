@@ -6,10 +6,10 @@ const (
 	maxKick     = 4096
 )
 
-type kicks struct{}
+type kickListener struct{}
 
-func listen(func(string)) *kicks { return nil }
+func listen(func(string)) *kickListener { return nil }
 
-func (*kicks) Close() {}
+func (*kickListener) Close() {}
 
 func send(string, string) error { return nil }

@@ -110,7 +110,7 @@ func locationsOf(args []string, c config.Config, w wish, env func(string) string
 	}
 	var list []location
 	for _, arg := range args {
-		more, err := named(arg, w, env)
+		more, err := locationsNamed(arg, w, env)
 		if err != nil {
 			return nil, err
 		}
@@ -119,8 +119,8 @@ func locationsOf(args []string, c config.Config, w wish, env func(string) string
 	return distinct(list), nil
 }
 
-// named returns the locations that one argument names.
-func named(arg string, w wish, env func(string) string) ([]location, error) {
+// locationsNamed returns the locations that one argument names.
+func locationsNamed(arg string, w wish, env func(string) string) ([]location, error) {
 	like := location{namespace: w.routing.Namespace, redact: w.redact}
 	if agent, ok := cmdutil.AgentNamed(arg); ok {
 		list, there, looked := rootsOf([]agents.Agent{agent}, like, env)
@@ -259,8 +259,8 @@ func distinct(list []location) (out []location) {
 	return out
 }
 
-// held lists the files of a location.
-type held struct {
+// heldFiles lists the files of a location.
+type heldFiles struct {
 	files   []onDisk
 	unnamed int // files without the session in their names
 	bytes   int64
@@ -276,8 +276,8 @@ type onDisk struct {
 }
 
 // look lists the files of a location without opening them.
-func (l location) look(since time.Time) held {
-	var h held
+func (l location) look(since time.Time) heldFiles {
+	var h heldFiles
 	want := l.source().Agent
 	_ = filepath.WalkDir(l.Root, func(path string, d fs.DirEntry, err error) error {
 		name, relErr := filepath.Rel(l.Root, path)
@@ -298,7 +298,7 @@ func (l location) look(since time.Time) held {
 	return h
 }
 
-func (h *held) add(p location, name string, info fs.FileInfo, since time.Time) {
+func (h *heldFiles) add(p location, name string, info fs.FileInfo, since time.Time) {
 	if info.ModTime().Before(since) {
 		h.left++
 		return
@@ -316,7 +316,7 @@ func (h *held) add(p location, name string, info fs.FileInfo, since time.Time) {
 }
 
 // bySession returns the files by their session, as far as it is known.
-func (h *held) bySession() map[string][]onDisk {
+func (h *heldFiles) bySession() map[string][]onDisk {
 	sessions := make(map[string][]onDisk)
 	for _, f := range h.files {
 		if f.Session != "" {
@@ -327,7 +327,7 @@ func (h *held) bySession() map[string][]onDisk {
 }
 
 // read opens the files without the session in their names.
-func (h *held) read(p location) {
+func (h *heldFiles) read(p location) {
 	for i := range h.files {
 		f := &h.files[i]
 		if f.Session != "" {
@@ -356,20 +356,20 @@ func beginning(path string) []byte {
 	return text
 }
 
-// group has the locations with the same destination.
-type group struct {
+// locationGroup has the locations with the same destination.
+type locationGroup struct {
 	namespace string
 	redact    bool
 	locations []location
 }
 
 // grouped groups locations by destination.
-func grouped(locations []location) (groups []*group) {
+func grouped(locations []location) (groups []*locationGroup) {
 	for _, p := range locations {
-		i := slices.IndexFunc(groups, func(g *group) bool { return g.namespace == p.namespace && g.redact == p.redact })
+		i := slices.IndexFunc(groups, func(g *locationGroup) bool { return g.namespace == p.namespace && g.redact == p.redact })
 		if i < 0 {
 			i = len(groups)
-			groups = append(groups, &group{namespace: p.namespace, redact: p.redact})
+			groups = append(groups, &locationGroup{namespace: p.namespace, redact: p.redact})
 		}
 		groups[i].locations = append(groups[i].locations, p)
 	}

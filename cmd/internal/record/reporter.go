@@ -34,8 +34,8 @@ type reporter struct {
 	mu        sync.Mutex      // guards the fields below
 	wrong     map[string]bool // errors about projects' files that were printed
 	locations []location
-	sessions  map[events.Subject]*told
-	changed   []*told // changed since the last report
+	sessions  map[events.Subject]*toldSession
+	changed   []*toldSession // changed since the last report
 	problems  []problem
 	total     int64 // bytes at the beginning
 	left      int   // files left out by --backfill
@@ -47,7 +47,7 @@ type reporter struct {
 }
 
 func newReporter(a *cmdutil.App, once bool) *reporter {
-	return &reporter{app: a, once: once, news: make(chan struct{}, 1), wrong: make(map[string]bool), sessions: make(map[events.Subject]*told)}
+	return &reporter{app: a, once: once, news: make(chan struct{}, 1), wrong: make(map[string]bool), sessions: make(map[events.Subject]*toldSession)}
 }
 
 // format returns the output format: JSON lines instead of a JSON document, since the output has no end.
@@ -111,7 +111,7 @@ func (r *reporter) begin(locations []location, since time.Time) error {
 }
 
 // said returns the description of a location after the agent's name.
-func (l location) said(h held) string {
+func (l location) said(h heldFiles) string {
 	text := fmt.Sprintf(" in %s: %s", l, plain.Count(len(h.bySession()), "session"))
 	if l.isMissing {
 		text = fmt.Sprintf(" in %s: waiting, there is no such folder yet", l)
@@ -180,8 +180,8 @@ func (r *reporter) wrongProject(err error) {
 	}
 }
 
-// told describes a session with new lines.
-type told struct {
+// toldSession describes a session with new lines.
+type toldSession struct {
 	Event     string        `json:"event"` // session
 	Session   string        `json:"session"`
 	Namespace string        `json:"namespace"`
@@ -221,7 +221,7 @@ func (r *reporter) seen(sub events.Subject, evs []events.Event, ack log.Ack, add
 	s := r.sessions[sub]
 	if s == nil {
 		agent, _, _ := strings.Cut(sub.ID, "/")
-		s = &told{Event: "session", Session: cli.ID(sub.ID), Namespace: sub.Namespace, Agent: agent, began: now}
+		s = &toldSession{Event: "session", Session: cli.ID(sub.ID), Namespace: sub.Namespace, Agent: agent, began: now}
 		r.sessions[sub] = s
 	}
 	s.calm = s.calm || now.Sub(s.last) > silence
@@ -264,7 +264,7 @@ func (r *reporter) latest() anchor {
 }
 
 // take records the contents of an event.
-func (s *told) take(e events.Event) {
+func (s *toldSession) take(e events.Event) {
 	switch e.Type {
 	case events.TypeTurnAppended:
 		s.Lines++
@@ -452,7 +452,7 @@ func (r *reporter) sayChanges() {
 }
 
 // line prints a line about a session, if it has news.
-func (r *reporter) line(s *told) {
+func (r *reporter) line(s *toldSession) {
 	what := "goes on"
 	switch {
 	case s.Rewound > 0:
@@ -475,10 +475,10 @@ func (r *reporter) line(s *told) {
 }
 
 // title returns the title of a session, else its first prompt.
-func (s *told) title() string { return cmp.Or(s.Title, s.asked) }
+func (s *toldSession) title() string { return cmp.Or(s.Title, s.asked) }
 
-// watched is the summary of a watch.
-type watched struct {
+// watchSummary is the summary of a watch.
+type watchSummary struct {
 	Event    string         `json:"event"`       // summary
 	Sessions int            `json:"sessions"`    // sessions with new lines
 	New      int            `json:"newSessions"` // of these, new sessions
@@ -497,7 +497,7 @@ type watched struct {
 func (r *reporter) end(s ingest.Status, head uint64, cut bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sum := watched{Event: "summary", Sessions: len(r.sessions), Files: s.Files, Left: r.left, Alone: s.Alone,
+	sum := watchSummary{Event: "summary", Sessions: len(r.sessions), Files: s.Files, Left: r.left, Alone: s.Alone,
 		Lines: s.Lines, Events: s.Events, Redacted: s.Redacted, Rules: s.Rules, Problems: cli.NonNil(r.problems), Head: head}
 	for _, told := range r.sessions {
 		if told.isNew {
@@ -523,7 +523,7 @@ func (r *reporter) end(s ingest.Status, head uint64, cut bool) error {
 	return err
 }
 
-func (r *reporter) summary(sum watched, s ingest.Status, cut bool) error {
+func (r *reporter) summary(sum watchSummary, s ingest.Status, cut bool) error {
 	switch {
 	case !r.once || cut:
 		return r.app.Say("Stopped: %s added to %s%s. All lines read so far are in the store.",

@@ -110,7 +110,7 @@ func knownOf(ctx context.Context, st *tally.Store, c config.Config, p location) 
 	if !holds || err != nil {
 		return nil, err
 	}
-	roots, err := tail.ReadState(stateFile(c, &group{namespace: p.namespace, redact: p.redact}))
+	roots, err := tail.ReadState(stateFile(c, &locationGroup{namespace: p.namespace, redact: p.redact}))
 	return roots[p.id()], err
 }
 

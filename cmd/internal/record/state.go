@@ -29,7 +29,7 @@ func stateName(c config.Config, namespace string) string {
 
 // stateFile returns the file with the progress of a group. Progress with and without redaction, and of one project and
 // of all, is kept in different files.
-func stateFile(c config.Config, g *group) string {
+func stateFile(c config.Config, g *locationGroup) string {
 	name := stateName(c, g.namespace)
 	if !g.redact {
 		name += unredacted
@@ -47,7 +47,7 @@ const unredacted = "-clear"
 const ofProject = "-project"
 
 // lockFiles returns the lock files that a watch needs, in the order in which each watch takes them.
-func lockFiles(c config.Config, groups []*group) ([]string, error) {
+func lockFiles(c config.Config, groups []*locationGroup) ([]string, error) {
 	var paths []string
 	for _, g := range groups {
 		name := stateName(c, g.namespace)

@@ -187,20 +187,20 @@ func (w *watcher) follow(ctx context.Context, args []string, into *store) error 
 	into.seen = t.seen
 	f := &following{watcher: w, config: c, groups: grouped(locations), secrets: secrets, since: w.backfill.from(time.Now()), reporter: t, store: into}
 	if err := f.begin(ctx); err != nil {
-		return errors.Join(ended(ctx, err), f.Close())
+		return errors.Join(unlessEnded(ctx, err), f.Close())
 	}
 	if err = t.begin(locations, f.since); err == nil && f.store.Open != nil && !w.once && w.app.Format == cli.Text {
 		err = w.app.Say("Stop with Ctrl-C.")
 	}
 	if err == nil {
-		err = ended(ctx, f.run(ctx))
+		err = unlessEnded(ctx, f.run(ctx))
 	}
 	head := f.head(ctx)
 	return errors.Join(err, f.Close(), t.end(f.status(), head, err != nil || ctx.Err() != nil))
 }
 
-// ended returns nil for an error that the end of ctx caused.
-func ended(ctx context.Context, err error) error {
+// unlessEnded returns nil for an error that the end of ctx caused.
+func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, errEnded) || errors.Is(err, context.Cause(ctx))) {
 		return nil
 	}
@@ -229,14 +229,14 @@ func redactor(r config.Redact, env func(string) string) (*redact.Redactor, error
 type following struct {
 	*watcher
 	config    config.Config
-	groups    []*group
+	groups    []*locationGroup
 	secrets   *redact.Redactor
 	since     time.Time // time since which unknown files are read
 	reporter  *reporter
 	store     *store
 	locks     []*os.File
 	ingesters []*ingest.Ingester
-	kicks     *kicks
+	kicks     *kickListener
 }
 
 // begin waits until no other process follows the same namespaces, and opens the store.
@@ -265,7 +265,7 @@ func (f *following) begin(ctx context.Context) error {
 }
 
 // options returns the options of the ingester for a group.
-func (f *following) options(g *group, remembers bool) ingest.Options {
+func (f *following) options(g *locationGroup, remembers bool) ingest.Options {
 	o := ingest.Options{Log: f.store, Namespace: g.namespace, Once: f.once, Report: f.reporter.problem, Blocked: f.reporter.wake, Tail: tail.Options{Since: f.since}}
 	o.Sessions = func(ctx context.Context) iter.Seq2[string, error] {
 		return cmdutil.SessionIDs(ctx, f.store.Store(), g.namespace)

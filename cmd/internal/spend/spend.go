@@ -80,11 +80,11 @@ type Sums struct {
 	told, toldComputed projector.Totals[string]
 	toldPartial        map[string]int
 	toldUnknown        map[string]int
-	used               map[used]bool
+	used               map[usedPrice]bool
 }
 
-// used is a price, and a model that it was used for.
-type used struct {
+// usedPrice is a price, and a model that it was used for.
+type usedPrice struct {
 	model string
 	row   *prices.Price
 }
@@ -92,7 +92,7 @@ type used struct {
 // New returns empty sums, which compute at the prices of a table.
 func New(t prices.Table) *Sums {
 	return &Sums{table: t, models: make(map[string]prices.Model), said: make(map[string]int), partial: make(map[string]int), unknown: make(map[string]int),
-		toldPartial: make(map[string]int), toldUnknown: make(map[string]int), used: make(map[used]bool)}
+		toldPartial: make(map[string]int), toldUnknown: make(map[string]int), used: make(map[usedPrice]bool)}
 }
 
 // Keys lists the keys that have costs.
@@ -140,7 +140,7 @@ func (s *Sums) compute(key string, u catalog.Usage, into *projector.Totals[strin
 		partial[key]++
 	}
 	into.AddTotal(key, projector.Total{USD: c.USD, Events: 1})
-	s.used[used{u.Model, c.Price}] = true
+	s.used[usedPrice{u.Model, c.Price}] = true
 }
 
 // Of returns the sum of the costs under a key.

@@ -171,7 +171,7 @@ func writeAgents(ctx context.Context, a *cmdutil.App, st *tally.Store, found []*
 	for n, i := range found {
 		rows[n] = agentRowOf(i)
 	}
-	return list(a, rows, "No agents match. Try: "+cmdutil.Program()+" agent new NAME", func() (render.Table, error) {
+	return printRows(a, rows, "No agents match. Try: "+cmdutil.Program()+" agent new NAME", func() (render.Table, error) {
 		now, err := st.LogTime(ctx)
 		return agentTable(found, now, a.Style()), err
 	})
@@ -247,13 +247,13 @@ func showAgent(ctx context.Context, a *cmdutil.App, st *tally.Store, name string
 	if err != nil {
 		return err
 	}
-	p := &page{app: a, width: cli.Width(a.Out), style: a.Style()}
+	p := &agentPage{app: a, width: cli.Width(a.Out), style: a.Style()}
 	p.agent(i, now)
 	return p.err
 }
 
 // agent prints an agent.
-func (p *page) agent(i *tavern.AgentInfo, now time.Time) {
+func (p *agentPage) agent(i *tavern.AgentInfo, now time.Time) {
 	p.head(i.ID, i.Name, i.State)
 	p.field("reason", i.StateReason)
 	p.field("task", i.Assignment)
@@ -281,7 +281,7 @@ func (p *page) agent(i *tavern.AgentInfo, now time.Time) {
 	p.log(i.Log)
 }
 
-func (p *page) commitments(list []tavern.Commitment) {
+func (p *agentPage) commitments(list []tavern.Commitment) {
 	if len(list) == 0 {
 		return
 	}
@@ -293,7 +293,7 @@ func (p *page) commitments(list []tavern.Commitment) {
 	p.table(t)
 }
 
-func (p *page) log(list []projector.LogEntry) {
+func (p *agentPage) log(list []projector.LogEntry) {
 	if len(list) == 0 {
 		return
 	}
@@ -305,22 +305,22 @@ func (p *page) log(list []projector.LogEntry) {
 	p.table(t)
 }
 
-// page prints the parts of one object, and keeps the first error.
-type page struct {
+// agentPage prints the parts of one object, and keeps the first error.
+type agentPage struct {
 	app   *cmdutil.App
 	width int
 	style cli.Style
 	err   error
 }
 
-func (p *page) line(text string) {
+func (p *agentPage) line(text string) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintln(p.app.Out, text)
 	}
 }
 
 // head prints the first line.
-func (p *page) head(id string, more ...string) {
+func (p *agentPage) head(id string, more ...string) {
 	parts := []render.Styled{{Text: id, Paint: p.style.Bold}}
 	for _, m := range more {
 		parts = append(parts, render.Styled{Text: m})
@@ -329,10 +329,10 @@ func (p *page) head(id string, more ...string) {
 }
 
 // field prints a label and a text, unless the text is empty.
-func (p *page) field(label, text string) {
+func (p *agentPage) field(label, text string) {
 	if text != "" && text != "-" {
 		p.line(strings.Join(render.Field(label, text, p.width, p.style.Dim), "\n"))
 	}
 }
 
-func (p *page) table(t render.Table) { p.err = errors.Join(p.err, p.app.Table(t)) }
+func (p *agentPage) table(t render.Table) { p.err = errors.Join(p.err, p.app.Table(t)) }

@@ -108,7 +108,7 @@ func listOrphans(a *cmdutil.App, rows []orphanRow, window time.Duration) error {
 	if rows == nil {
 		rows = []orphanRow{}
 	}
-	err := list(a, rows, "There are no orphans.", func() (render.Table, error) { return orphanTable(rows, a.Style()), nil })
+	err := printRows(a, rows, "There are no orphans.", func() (render.Table, error) { return orphanTable(rows, a.Style()), nil })
 	if err == nil && window == 0 && len(rows) > 0 && a.Format == cli.Text {
 		fmt.Fprintln(a.Err, "They stay until orphans in [daemons] of your config.toml sets a time. --clean removes them now.")
 	}

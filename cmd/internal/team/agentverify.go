@@ -121,7 +121,7 @@ func (v *verifier) assert(ctx context.Context, m *member, c tavern.Commitment) e
 		}
 		return err
 	}
-	if err := m.do(ctx, func(agent *tavern.Agent) error { return started(ctx, agent, c) }); err != nil {
+	if err := m.do(ctx, func(agent *tavern.Agent) error { return beginCheck(ctx, agent, c) }); err != nil {
 		return err
 	}
 	fmt.Fprintf(v.app.Err, "running: %s\n", command)
@@ -135,8 +135,8 @@ func (v *verifier) assert(ctx context.Context, m *member, c tavern.Commitment) e
 	return v.judge(ctx, m, c, out)
 }
 
-// started records that a check of the commitment begins, also if it had a result.
-func started(ctx context.Context, agent *tavern.Agent, c tavern.Commitment) error {
+// beginCheck records that a check of the commitment begins, also if it had a result.
+func beginCheck(ctx context.Context, agent *tavern.Agent, c tavern.Commitment) error {
 	if c.Status == tavern.CommitmentPassed || c.Status == tavern.CommitmentFailed {
 		if err := agent.Reset(ctx, c.ID); err != nil {
 			return err
@@ -146,7 +146,7 @@ func started(ctx context.Context, agent *tavern.Agent, c tavern.Commitment) erro
 }
 
 // judge records the result of an assertion. If the assertion was changed meanwhile, it records nothing.
-func (v *verifier) judge(ctx context.Context, m *member, c tavern.Commitment, out outcome) error {
+func (v *verifier) judge(ctx context.Context, m *member, c tavern.Commitment, out runOutcome) error {
 	now, err := commitmentNamed(ctx, m, c.ID)
 	switch {
 	case err != nil:

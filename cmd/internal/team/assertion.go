@@ -22,14 +22,14 @@ const (
 	maxReason = 200
 )
 
-// outcome is the result of an assertion.
-type outcome struct {
+// runOutcome is the result of an assertion.
+type runOutcome struct {
 	failure string // on one line; "": the assertion holds
 	said    []byte // end of its output
 }
 
 // runAssertion runs a command in a shell with a time limit. At the end it kills the processes that the command left.
-func runAssertion(ctx context.Context, command string, limit time.Duration) outcome {
+func runAssertion(ctx context.Context, command string, limit time.Duration) runOutcome {
 	running, stop := context.WithTimeout(ctx, limit)
 	defer stop()
 	said := &tail{most: maxSaid}
@@ -39,7 +39,7 @@ func runAssertion(ctx context.Context, command string, limit time.Duration) outc
 	if cmd.Process != nil {
 		_ = cmd.Cancel() // there may be nothing to kill
 	}
-	out := outcome{said: said.buf}
+	out := runOutcome{said: said.buf}
 	switch {
 	case running.Err() != nil && ctx.Err() == nil:
 		out.failure = fmt.Sprintf("not over after %v", limit)
@@ -53,7 +53,7 @@ func runAssertion(ctx context.Context, command string, limit time.Duration) outc
 }
 
 // print prints the output as text.
-func (o outcome) print(w io.Writer) {
+func (o runOutcome) print(w io.Writer) {
 	if text := strings.TrimRight(string(o.said), "\n"); text != "" {
 		fmt.Fprintln(w, plain.Printable(text))
 	}

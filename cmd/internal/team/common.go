@@ -51,8 +51,8 @@ func startedIn(session string) *events.Lineage {
 	return &events.Lineage{Session: session}
 }
 
-// list prints rows as JSON or as a table. In text, it prints none on standard error if there are no rows.
-func list[T any](a *cmdutil.App, rows []T, none string, table func() (render.Table, error)) error {
+// printRows prints rows as JSON or as a table. In text, it prints none on standard error if there are no rows.
+func printRows[T any](a *cmdutil.App, rows []T, none string, table func() (render.Table, error)) error {
 	switch {
 	case a.Format != cli.Text:
 		return cli.WriteList(a.Out, a.Format, rows)

@@ -97,7 +97,7 @@ type visitRow struct {
 }
 
 func flowRowOf(f *tavern.Flow, s *tavern.FlowState) flowRow {
-	row := flowRow{Flow: cli.ID(f.ID()), Template: templateOf(s), State: s.State, Step: s.Step, Attempt: s.Attempt, Outcome: s.Outcome(), Left: left(s), Allowed: cli.NonNil(s.Allowed()),
+	row := flowRow{Flow: cli.ID(f.ID()), Template: templateOf(s), State: s.State, Step: s.Step, Attempt: s.Attempt, Outcome: s.Outcome(), Left: openSteps(s), Allowed: cli.NonNil(s.Allowed()),
 		Owner: s.Run.Owner, Parent: s.Run.Parent, Child: s.Child, EndedAt: stamp(s.EndedAt), Offset: s.Offset, Damaged: s.Damaged}
 	if s.Workflow != nil {
 		row.Revision = s.Workflow.Revision
@@ -130,8 +130,8 @@ func templateOf(s *tavern.FlowState) string {
 	return string(s.Run.Template)
 }
 
-// left returns the steps that are not done. A flow that is over has no steps left.
-func left(s *tavern.FlowState) []string {
+// openSteps returns the steps that are not done. A flow that is over has no steps left.
+func openSteps(s *tavern.FlowState) []string {
 	list := []string{}
 	if s.Over() {
 		return list
@@ -182,7 +182,7 @@ func listFlows(ctx context.Context, a *cmdutil.App, st *tally.Store, all bool) e
 	for i, f := range found {
 		rows[i] = flowRowOf(f.Flow, f.state)
 	}
-	return list(a, rows, noneOpen(all), func() (render.Table, error) {
+	return printRows(a, rows, noneOpen(all), func() (render.Table, error) {
 		now, err := st.LogTime(ctx)
 		return flowTable(found, now, a.Style()), err
 	})
@@ -207,7 +207,7 @@ func flowTable(list []flowAt, now time.Time, style cli.Style) render.Table {
 		if s.Over() {
 			what += ", " + s.Outcome()
 		}
-		t.Rows = append(t.Rows, []string{cli.ID(f.ID()), what, strconv.Itoa(len(left(s))), driverOf(s, now), templateOf(s), s.Run.Owner, entered(s)})
+		t.Rows = append(t.Rows, []string{cli.ID(f.ID()), what, strconv.Itoa(len(openSteps(s))), driverOf(s, now), templateOf(s), s.Run.Owner, entered(s)})
 	}
 	t.Paint = func(row, column int, cell string) string {
 		switch {
@@ -267,13 +267,13 @@ func showFlow(ctx context.Context, a *cmdutil.App, st *tally.Store, name string)
 	if err != nil {
 		return err
 	}
-	p := &page{app: a, width: cli.Width(a.Out), style: a.Style()}
+	p := &agentPage{app: a, width: cli.Width(a.Out), style: a.Style()}
 	p.flow(f, s, now)
 	return p.err
 }
 
 // flow prints a flow.
-func (p *page) flow(f *tavern.Flow, s *tavern.FlowState, now time.Time) {
+func (p *agentPage) flow(f *tavern.Flow, s *tavern.FlowState, now time.Time) {
 	p.head(cli.ID(f.ID()), s.State, s.Outcome())
 	p.field("template", templateOf(s))
 	p.field("owner", s.Run.Owner)

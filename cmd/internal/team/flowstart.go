@@ -33,7 +33,7 @@ orphan: tally agent orphans lists it.`,
 				if o.ID == "" {
 					o.ID = in.Store().Log.NewID() // the id makes a repeated start idempotent
 				}
-				if err := in.do(cmd.Context(), func(st *tally.Store) error { return start(cmd.Context(), a, st, args[0], o) }); err != nil {
+				if err := in.do(cmd.Context(), func(st *tally.Store) error { return startFlow(cmd.Context(), a, st, args[0], o) }); err != nil {
 					return refused(err)
 				}
 				return sayFlow(cmd.Context(), a, in, o.ID)
@@ -47,8 +47,8 @@ orphan: tally agent orphans lists it.`,
 	return cmd
 }
 
-// start starts a flow of a template.
-func start(ctx context.Context, a *cmdutil.App, st *tally.Store, template string, o tavern.FlowOptions) error {
+// startFlow starts a flow of a template.
+func startFlow(ctx context.Context, a *cmdutil.App, st *tally.Store, template string, o tavern.FlowOptions) error {
 	doc, err := cmdutil.Document(ctx, st, tavern.KindWorkflow+"/"+strings.TrimPrefix(template, tavern.KindWorkflow+"/"))
 	if err != nil {
 		return err

@@ -274,7 +274,7 @@ func (v *inboxView) list(ctx context.Context) error {
 	if len(rows) > 0 {
 		rows[len(rows)-1].Next = next
 	}
-	err = list(v.app, rows, "No messages.", func() (render.Table, error) { return inboxTable(rows, v.app.Style()), nil })
+	err = printRows(v.app, rows, "No messages.", func() (render.Table, error) { return inboxTable(rows, v.app.Style()), nil })
 	if err != nil || v.app.Format != cli.Text {
 		return err
 	}

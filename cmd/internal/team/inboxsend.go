@@ -110,7 +110,7 @@ func (s *sender) body(args []string) (events.Raw, error) {
 }
 
 func (s *sender) send(ctx context.Context, in *store) (err error) {
-	if s.Deadline, err = until(ctx, in, "within", s.within); err != nil {
+	if s.Deadline, err = timeFrom(ctx, in, "within", s.within); err != nil {
 		return err
 	}
 	if s.Key == "" && s.ReplyTo == "" {

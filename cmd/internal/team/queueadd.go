@@ -117,8 +117,8 @@ type addedRow struct {
 }
 
 func (q *adder) add(ctx context.Context, args []string) (err error) {
-	if q.item.DueAt, err = until(ctx, q.store, "due", q.due); err == nil {
-		q.item.ExpiresAt, err = until(ctx, q.store, "expires", q.expires)
+	if q.item.DueAt, err = timeFrom(ctx, q.store, "due", q.due); err == nil {
+		q.item.ExpiresAt, err = timeFrom(ctx, q.store, "expires", q.expires)
 	}
 	if err != nil {
 		return err

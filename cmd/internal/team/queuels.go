@@ -127,7 +127,7 @@ func (v *queueView) queues(ctx context.Context, st *tally.Store) error {
 	if err != nil {
 		return err
 	}
-	return list(v.app, rows, "There are no queues. Try: "+cmdutil.Program()+" queue add QUEUE FILE", func() (render.Table, error) { return queueTable(rows), nil })
+	return printRows(v.app, rows, "There are no queues. Try: "+cmdutil.Program()+" queue add QUEUE FILE", func() (render.Table, error) { return queueTable(rows), nil })
 }
 
 func queueTable(rows []queueRow) render.Table {
@@ -258,7 +258,7 @@ func (v *queueView) items(ctx context.Context, q *tavern.Queue) error {
 	if v.dead && v.app.Format == cli.Text && len(rows) > 0 {
 		return v.deadItems(rows)
 	}
-	err = list(v.app, rows, v.none(), func() (render.Table, error) { return itemTable(rows, v.app.Style()), nil })
+	err = printRows(v.app, rows, v.none(), func() (render.Table, error) { return itemTable(rows, v.app.Style()), nil })
 	if err == nil && next != "" && v.app.Format == cli.Text {
 		fmt.Fprintf(v.app.Err, "--after %s shows more\n", plain.Printable(next))
 	}

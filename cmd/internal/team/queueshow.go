@@ -129,16 +129,16 @@ func (t attemptRow) lines() []string {
 		text += ": " + t.Error
 	}
 	if t.Outcome == "completed" {
-		text += ": " + short(t.Result)
+		text += ": " + shortJSON(t.Result)
 	}
 	list := []string{text}
 	for _, l := range t.Stale {
-		list = append(list, fmt.Sprintf("    stale, at %v: %s %s", l.Offset, l.Outcome, short(l.Result)))
+		list = append(list, fmt.Sprintf("    stale, at %v: %s %s", l.Offset, l.Outcome, shortJSON(l.Result)))
 	}
 	return list
 }
 
-// short returns a result on one line.
-func short(raw []byte) string {
+// shortJSON returns a result on one line.
+func shortJSON(raw []byte) string {
 	return render.Cut(plain.Printable(string(rawjson.AppendCompact(nil, raw))), 200)
 }

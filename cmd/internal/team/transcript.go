@@ -254,7 +254,7 @@ func (r *reader) show(ctx context.Context, s tavern.StoredSession) error {
 	if r.app.Format != cli.Text {
 		return r.write(ctx, s)
 	}
-	p := &page{app: r.app, width: cli.Width(r.app.Out), style: r.app.Style()}
+	p := &agentPage{app: r.app, width: cli.Width(r.app.Out), style: r.app.Style()}
 	p.head(s.ID, s.Summary, s.GitBranch, plain.Count(s.Messages, "message"))
 	p.field("project", s.Project)
 	var calls render.Calls
@@ -272,7 +272,7 @@ func (r *reader) show(ctx context.Context, s tavern.StoredSession) error {
 }
 
 // said prints one part of a message. The input and the result of a tool take one line each.
-func (p *page) said(l render.Line) {
+func (p *agentPage) said(l render.Line) {
 	const indent = 13
 	width := render.Beyond(indent, p.width)
 	texts := render.Wrap(l.Text, width)

@@ -8,9 +8,9 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 )
 
-// until reads a time to come by which the log judges: from now on by the clock that dates
+// timeFrom reads a time to come by which the log judges: from now on by the clock that dates
 // records. In a store that rested, the log's time is that of its last record.
-func until(ctx context.Context, s *store, flag, text string) (at time.Time, err error) {
+func timeFrom(ctx context.Context, s *store, flag, text string) (at time.Time, err error) {
 	if text == "" {
 		return at, nil
 	}
