@@ -225,8 +225,8 @@ func (b *batches) stored(subject string) []uint64 {
 	})
 }
 
-// untilAnswered repeats ask until it returns an answer. While the servers elect a leader, they do not answer, for a time that
-// is not bounded.
+// untilAnswered repeats ask until it returns an answer. While the servers elect a leader, they do not answer, for a
+// time that is not bounded.
 func untilAnswered[T any](t testing.TB, ask func(context.Context) (T, error)) T {
 	t.Helper()
 	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {

@@ -123,8 +123,8 @@ func TestBlockSyncFailsClosed(t *testing.T) {
 	}
 }
 
-// A sync has fixed steps in a fixed order, wherever the stream is. Without one of them, it acknowledges records that a power
-// cut removes.
+// A sync has fixed steps in a fixed order, wherever the stream is. Without one of them, it acknowledges records that a
+// power cut removes.
 func TestBlockSyncSteps(t *testing.T) {
 	dir := t.TempDir()
 	var steps []string

@@ -98,8 +98,8 @@ func mustClusterSyncing(t testing.TB, interval string) *cluster {
 	return c
 }
 
-// freeAddresses returns unused addresses that stay free until a node restarts: their ports are below 32768, where the system
-// assigns no ports to outgoing connections.
+// freeAddresses returns unused addresses that stay free until a node restarts: their ports are below 32768, where the
+// system assigns no ports to outgoing connections.
 func freeAddresses(t testing.TB, n int) (list []string) {
 	t.Helper()
 	for tries := 0; len(list) < n; tries++ {

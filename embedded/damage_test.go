@@ -246,7 +246,8 @@ func smear(t *testing.T, random *rand.Rand, path string, at int64, bits int) {
 	rewriteInPlace(t, path, data)
 }
 
-// examine opens a damaged store twice. It fails unless each missing record is reported each time, and returns their number.
+// examine opens a damaged store twice. It fails unless each missing record is reported each time, and returns their
+// number.
 func (im *image) examine(t *testing.T, dir, where string, isBlock bool) int {
 	t.Helper()
 	var first map[events.Offset]bool

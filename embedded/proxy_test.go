@@ -10,8 +10,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// If the server stops its streams, as it does after some errors of the system, the owner opens them again without a restart
-// of the process, and no record is lost.
+// If the server stops its streams, as it does after some errors of the system, the owner opens them again without a
+// restart of the process, and no record is lost.
 func TestServerThatGivesUpItsStreams(t *testing.T) {
 	t.Run("B-03 the server gives up its streams", func(t *testing.T) {
 		s := mustStart(t, embedded.ServerOptions{Dir: t.TempDir()})

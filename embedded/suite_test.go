@@ -37,7 +37,7 @@ func TestAttachedKeepsThePromises(t *testing.T) {
 	})
 }
 
-// Both logs keep every promise while segments begin all the time.
+// The owner's log and that of an attached process keep every promise while segments begin all the time.
 func TestSegmentsKeepThePromises(t *testing.T) {
 	testkit.OnlySoak(t) // TestAttachedToSegmentsKeepsThePromises
 	t.Parallel()
