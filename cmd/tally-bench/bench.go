@@ -20,7 +20,7 @@ import (
 	"github.com/tallylog/tally/internal/render"
 )
 
-// benched is what bench prints with -o json.
+// benched is the output of -o json.
 type benched struct {
 	Directory  string             `json:"directory"`
 	FileSystem string             `json:"fileSystem"`
@@ -29,8 +29,7 @@ type benched struct {
 	Ratios     map[string]float64 `json:"ratios"` // of this run; above 1: tally is faster
 }
 
-// measured is the outcome of one way to write with so many producers, each waiting
-// for its acknowledgement before it goes on.
+// measured is the result of one way to write, with a number of producers that each wait for their acknowledgement.
 type measured struct {
 	What      string  `json:"what"`
 	Producers int     `json:"producers"`
@@ -39,10 +38,10 @@ type measured struct {
 	P99       int64   `json:"p99Micros"`
 	P999      int64   `json:"p999Micros"`
 	Appends   int     `json:"appends"`
-	Parts     []part  `json:"parts,omitempty"` // of one that has several steps
+	Parts     []part  `json:"parts,omitempty"` // the steps, if there are several
 }
 
-// part is how long a step of something takes.
+// part is the duration of one step.
 type part struct {
 	What string `json:"what"`
 	P50  int64  `json:"p50Micros"`
@@ -53,33 +52,35 @@ type part struct {
 func newBench(a *cmdutil.App) *cobra.Command {
 	b := &bencher{app: a}
 	cmd := &cobra.Command{
-		Use: "tally-bench", Short: "Measure appends on this disk, and the raw server and disk beside them", Args: cobra.NoArgs,
-		Long: `Measure durable and buffered appends of 512-byte turns, and in the same run what the
-server and the disk do by themselves: JetStream with a sync of every message,
-JetStream without, a row a commit in SQLite, one write and fdatasync after the other.
-Then 64 producers beside one that appends a hundred events at a time, and 16 beside
-the copy of a large file.
-With --documents, documents instead: updates, and transactions over three of them, in a
-store as programs open it; beside it SQLite and a key-value bucket of JetStream, all of
-which sync each update; how long the newest revision of one and of ten thousand takes, a
-page of a hundred thousand documents, and a change until it is watched.
-With --queue, queues instead: items of 512 bytes that workers put in, claim and finish,
-each step durable; beside it rows of SQLite and a work queue of JetStream, both of which
-sync each step. Then how long it takes from the acknowledgement of an item until tally
-work has started a process for it, also while a thousand other sessions have a turn a
-second. -o json has how long each step takes. With --redis also a stream and a list of a
-Redis server, with appendfsync always and everysec. The server's settings are restored.
-An append-only file that the run created stays.
-With --postgres, or PGHOST in the environment, also a PostgreSQL server that commits
-each row; its tables are dropped again. Everything else is written to a folder of its
-own below --dir, which is removed at the end.
+		Use: "tally-bench", Short: "Measure appends on this disk, and the server and the disk alone", Args: cobra.NoArgs,
+		Long: `Measure durable and buffered appends of 512-byte turns and, in the same run, the server and
+the disk alone: JetStream with and without a sync of every message, SQLite with a row in each
+commit, and single writes with fdatasync. Then 64 producers beside one that appends a hundred
+events at a time, and 16 producers beside the copy of a large file.
 
-The ratios compare figures of one run. Quote medians of several, on an idle machine.`,
+--documents measures documents instead: updates, and transactions over three of them, in a
+store with its views; beside it SQLite and a key-value bucket of JetStream, both with a sync
+of each update. Then reads of the newest revision of one and of ten thousand, a page of a
+hundred thousand documents, and the time until a watcher sees a change.
+
+--queue measures queues instead: workers add, claim and finish items of 512 bytes, and each
+step is durable; beside it rows of SQLite and a work queue of JetStream, both with a sync of
+each step. Then the time from the acknowledgement of an item until tally queue work has
+started a process for it, also while a thousand other sessions get a turn a second. -o json
+includes the time of each step.
+
+--redis adds a stream and a list of a Redis server, with appendfsync always and everysec. The
+server's settings are restored. An append-only file that the run created stays. --postgres,
+or PGHOST in the environment, adds a PostgreSQL server that commits each row; its tables are
+dropped at the end. All other files are in a new folder below --dir, which is removed at the
+end.
+
+The ratios compare figures of one run. Use medians of several runs on an idle machine.`,
 		Example: cmdutil.Examples("tally-bench", "tally-bench --seconds 60 -o json", "tally-bench --dir /srv --producers 1,16", "tally-bench --documents --producers 1,16,64",
 			"tally-bench --queue --producers 1,16,64 --redis redis://127.0.0.1:6379"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
 	}
-	cmd.Flags().IntVar(&b.seconds, "seconds", 20, "how long the whole may take, about")
+	cmd.Flags().IntVar(&b.seconds, "seconds", 20, "approximate duration of the run")
 	cmd.Flags().IntSliceVar(&b.producers, "producers", []int{1, 16, 64, 256}, "numbers of producers")
 	cmd.Flags().StringVar(&b.dir, "dir", ".", "directory on the disk to measure")
 	cmd.Flags().BoolVar(&b.documents, "documents", false, "measure documents instead of turns")
@@ -111,13 +112,13 @@ type bencher struct {
 
 func (b *bencher) run(ctx context.Context) (err error) {
 	if b.seconds < 1 || slices.ContainsFunc(b.producers, func(n int) bool { return n < 1 || n > 4096 }) || len(b.producers) == 0 {
-		return cli.Usagef("--seconds from 1 on, --producers from 1 to 4096")
+		return cli.Usagef("want --seconds of at least 1, and --producers from 1 to 4096")
 	}
 	if b.documents && b.queue {
-		return cli.Usagef("--documents or --queue: one at a time")
+		return cli.Usagef("use either --documents or --queue, not both")
 	}
 	if b.redis != "" && !b.queue {
-		return cli.Usagef("--redis goes with --queue")
+		return cli.Usagef("--redis needs --queue")
 	}
 	if err := redis.CheckURL(b.redis); b.redis != "" && err != nil {
 		return cli.Usagef("--redis: %w", err)
@@ -163,7 +164,7 @@ type step struct {
 	run  func(ctx context.Context, d time.Duration) ([]measured, error)
 }
 
-// one is a step that measures one thing.
+// one returns a step with one measurement.
 func one(what string, producers int, run func(context.Context, time.Duration) (measured, error)) step {
 	return step{what, func(ctx context.Context, d time.Duration) ([]measured, error) {
 		m, err := run(ctx, d)

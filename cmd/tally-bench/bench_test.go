@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// The scripts run tally-bench as a process: it is this test's program, under another name.
+// The scripts run tally-bench as a process: the test binary under another name.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"tally-bench": main})
 }
@@ -21,7 +21,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// exitCode runs a command and wants one exit code: exitcode N cmd args...
+// exitCode runs a command and expects an exit code: exitcode N cmd args...
 func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exitcode N command [args...]")

@@ -9,8 +9,8 @@ import (
 
 func syncData(f *os.File) error { return f.Sync() }
 
-// syncAll does nothing where there is no such call.
+// syncAll does nothing on systems without this call.
 func syncAll(string) error { return nil }
 
-// fileSystem names the system: which file system it is, is not asked here.
+// fileSystem returns the name of the system: other systems have no portable call for the file system.
 func fileSystem(string) string { return "file system of " + runtime.GOOS }

@@ -33,8 +33,8 @@ const (
 
 const benchKind = "bench"
 
-// documentSteps are the parts of the benchmark of documents. Each writer has a document of
-// its own, or three, and replaces the revision that it wrote last.
+// documentSteps returns the steps of the benchmark of documents. Each writer has one document or three, and replaces
+// its own last revision.
 func (b *bencher) documentSteps(dir string) []step {
 	var steps []step
 	for _, n := range b.producers {
@@ -55,7 +55,7 @@ func (b *bencher) documentSteps(dir string) []step {
 		one(whatWatched, 1, func(ctx context.Context, d time.Duration) (measured, error) { return ackToWatch(ctx, dir, d) }))
 }
 
-// withViews runs f on a store of its own, as programs open it: with its views.
+// withViews runs f on a new store with its views, as programs open it.
 func withViews(ctx context.Context, dir string, f func(st *tally.Store, dir string) error) error {
 	dir, err := os.MkdirTemp(dir, "store-")
 	if err != nil {
@@ -111,8 +111,8 @@ func transactions(ctx context.Context, dir string, writers int, d time.Duration)
 	return m, err
 }
 
-// bucketUpdates measures a key-value bucket of the server alone, which syncs each message:
-// every writer replaces the revision that it wrote last.
+// bucketUpdates measures a key-value bucket of the server alone, which syncs each message. Every writer replaces its
+// own last revision.
 func bucketUpdates(ctx context.Context, dir string, writers int, d time.Duration) (m measured, err error) {
 	err = withRaw(ctx, dir, true, func(js jetstream.JetStream) error {
 		bucket, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: "BENCH", History: 64})
@@ -129,13 +129,13 @@ func bucketUpdates(ctx context.Context, dir string, writers int, d time.Duration
 	return m, err
 }
 
-// sqliteUpdates measures tables in a file of SQLite, by one connection.
+// sqliteUpdates measures tables in a SQLite file, by one connection.
 func sqliteUpdates(ctx context.Context, dir string, writers int, d time.Duration) (measured, error) {
 	return inSQLite(dir, func(url string) (measured, error) { return rowUpdates(ctx, "sqlite", url, "blob", 1, writers, d) })
 }
 
-// rowUpdates measures a database that keeps what tally does: a transaction replaces a row,
-// if it has the revision that the writer knows, and adds it to the history.
+// rowUpdates measures a database with the same data as tally: a transaction replaces a row, if it has the expected
+// revision, and adds the revision to the history.
 func rowUpdates(ctx context.Context, driver, url, bytes string, connections, writers int, d time.Duration) (measured, error) {
 	tables := []string{
 		"tally_bench (id text PRIMARY KEY, revision bigint NOT NULL, data " + bytes + " NOT NULL)",
@@ -152,7 +152,7 @@ func rowUpdates(ctx context.Context, driver, url, bytes string, connections, wri
 	})
 }
 
-// updateRow replaces a row of which the writer knows the revision.
+// updateRow replaces a row if it has the revision that the writer expects.
 func updateRow(ctx context.Context, db *sql.DB, w int, last *int64) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -173,8 +173,7 @@ func updateRow(ctx context.Context, db *sql.DB, w int, last *int64) error {
 	return tx.Commit()
 }
 
-// newestContents measures how long it takes to read a document with one revision, and one
-// with many.
+// newestContents measures reads of a document with one revision, and of one with many.
 func newestContents(ctx context.Context, dir string, d time.Duration) (found []measured, err error) {
 	const many = 10_000
 	data := make([]byte, 4<<10)
@@ -205,7 +204,7 @@ func newestContents(ctx context.Context, dir string, d time.Duration) (found []m
 	return found, err
 }
 
-// fill calls a function so many times, from several goroutines.
+// fill calls a function a number of times, from several goroutines.
 func fill(n int, write func(i int) error) error {
 	const writers = 64
 	var running sync.WaitGroup
@@ -246,7 +245,7 @@ func firstPage(ctx context.Context, dir string, d time.Duration) (m measured, er
 	return m, err
 }
 
-// ackToWatch measures how long after its acknowledgement a revision is seen by a watcher.
+// ackToWatch measures the time from the acknowledgement of a revision until a watcher sees it.
 func ackToWatch(ctx context.Context, dir string, d time.Duration) (m measured, err error) {
 	err = withViews(ctx, dir, func(st *tally.Store, _ string) error {
 		docs := st.Documents()
@@ -280,7 +279,7 @@ func ackToWatch(ctx context.Context, dir string, d time.Duration) (m measured, e
 			select {
 			case at := <-seen:
 				if at != rev.Offset {
-					return fmt.Errorf("%v was seen, and %v was written", at, rev.Offset)
+					return fmt.Errorf("the watcher saw %v, want %v", at, rev.Offset)
 				}
 			case err := <-failed:
 				return err

@@ -1,6 +1,6 @@
-// Command tally-bench measures appends, documents and queues on a disk, and in the same run
-// what the server, the disk and other stores do by themselves. It is a module of its own, so
-// that tally links no driver of a database that it only compares itself with.
+// Command tally-bench measures appends, documents and queues on a disk and, in the same run, the server, the disk and
+// other stores alone. It is a module of its own, so that tally does not link the drivers of the databases that it is
+// compared with.
 package main
 
 import (

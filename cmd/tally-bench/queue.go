@@ -23,11 +23,11 @@ const (
 	whatRawItems      = "JetStream work queue, sync_always"
 )
 
-// itemPeers are what queue items are compared with.
+// itemPeers are the systems that queue items are compared with.
 var itemPeers = []string{whatSQLiteItems, whatPostgresItems, whatRawItems,
 	whatStreams + redisAlways, whatStreams + redisEverySecond, whatLists + redisAlways, whatLists + redisEverySecond}
 
-// queueSteps are the parts of the benchmark of queues.
+// queueSteps returns the steps of the benchmark of queues.
 func (b *bencher) queueSteps(dir string) []step {
 	var steps []step
 	for _, n := range b.producers {
@@ -62,21 +62,20 @@ func (b *bencher) queueSteps(dir string) []step {
 		}})
 }
 
-// itemLife has what a worker does with an item. A worker claims whichever item is its turn,
-// and finishes what it claimed last.
+// itemLife has the calls of a worker. A worker claims the next item, and finishes the item that it claimed last.
 type itemLife struct {
 	enqueue, claim, finish func(ctx context.Context, number int) error
 }
 
-// lives has workers put in, claim and finish items for as long as d. As many are put in as
-// are claimed, so that nobody waits for ever.
+// lives runs workers that add, claim and finish items for the duration d. They add as many items as they claim, so
+// that no claim waits for ever.
 func lives(ctx context.Context, workers int, d time.Duration, item itemLife) (measured, error) {
 	life, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var mu sync.Mutex
 	parts := []part{{What: "enqueue"}, {What: "claim"}, {What: "finish"}}
 	spent := make([][]int64, len(parts))
-	var failed error // the first: those after it are that the others were stopped
+	var failed error // the first error: later ones follow from the stop
 	m, err := produce(life, workers, d, func(ctx context.Context, w int) error {
 		var took [3]int64
 		for n, f := range []func(context.Context, int) error{item.enqueue, item.claim, item.finish} {
@@ -113,7 +112,7 @@ func lives(ctx context.Context, workers int, d time.Duration, item itemLife) (me
 	return m, nil
 }
 
-// tallyItems measures a queue of a store as programs open it.
+// tallyItems measures a queue of a store with its views, as programs open it.
 func tallyItems(ctx context.Context, dir string, workers int, d time.Duration) (m measured, err error) {
 	err = withViews(ctx, dir, func(st *tally.Store, _ string) error {
 		q, claims := tavern.QueueOf(st, benchKind), make([]*tavern.Claim, workers)
@@ -136,7 +135,7 @@ func tallyItems(ctx context.Context, dir string, workers int, d time.Duration) (
 	return m, err
 }
 
-// itemResult is what comes of an item.
+// itemResult is the result of an item.
 var itemResult = []byte(`"done"`)
 
 // rawItems measures a work-queue stream of the server alone: acknowledged messages are removed, and claims are in the
@@ -167,5 +166,5 @@ func rawItems(ctx context.Context, dir string, workers int, d time.Duration) (m 
 	return m, err
 }
 
-// itemLease is how long a claim of a peer lasts, as long as one of a queue by default.
+// itemLease is the duration of a peer's claim, the default of tally's queues.
 const itemLease = 2 * time.Minute

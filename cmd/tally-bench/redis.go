@@ -26,13 +26,13 @@ var redisLives = map[string]func(ctx context.Context, conns []*redis.Conn, key s
 	whatStreams: streamLife, whatLists: listLife,
 }
 
-// redisItems measures a Redis server that syncs as it is told, with a connection for each
-// worker. What the server had for settings is put back, and the keys are removed.
+// redisItems measures a Redis server with a sync setting, and a connection for each worker. It restores the server's
+// settings and removes the keys.
 func redisItems(ctx context.Context, url, sync string, workers int, d time.Duration, life func(context.Context, []*redis.Conn, string) (itemLife, error)) (m measured, err error) {
 	var conns []*redis.Conn
 	defer func() {
 		for _, c := range conns {
-			c.Close() // nothing is under way any more
+			c.Close() // no command is under way
 		}
 	}()
 	for range workers + 1 {
@@ -81,7 +81,7 @@ func persist(ctx context.Context, c *redis.Conn, sync string) (restore func() er
 		}
 		pair, ok := reply.([]any)
 		if !ok || len(pair) != 2 {
-			return restore, fmt.Errorf("the server does not say what its %s is", want[0])
+			return restore, fmt.Errorf("the server does not report its %s", want[0])
 		}
 		if pair[1] == want[1] {
 			continue
@@ -113,7 +113,7 @@ func written(ctx context.Context, c *redis.Conn) error {
 	}
 }
 
-// streamLife keeps items in a stream with a group of consumers.
+// streamLife keeps items in a stream with a consumer group.
 func streamLife(ctx context.Context, conns []*redis.Conn, key string) (itemLife, error) {
 	const group = "workers"
 	if _, err := conns[0].Do(ctx, "XGROUP", "CREATE", key, group, "0", "MKSTREAM"); err != nil {
@@ -139,10 +139,10 @@ func streamLife(ctx context.Context, conns []*redis.Conn, key string) (itemLife,
 	}, nil
 }
 
-// firstEntry returns the id of the first entry of the first stream that was read.
+// firstEntry returns the id of the first entry of the first stream in an answer.
 func firstEntry(reply any) (id string, err error) {
 	at := reply
-	for _, n := range []int{0, 1, 0, 0} { // of streams the first, of that not the key but the entries, of these the first, of that the id
+	for _, n := range []int{0, 1, 0, 0} { // the first stream, its entries, the first entry, its id
 		list, _ := at.([]any)
 		if len(list) <= n {
 			return "", fmt.Errorf("the server read %v", reply)
@@ -152,13 +152,13 @@ func firstEntry(reply any) (id string, err error) {
 	return fmt.Sprint(at), nil
 }
 
-// listLife keeps items in a list, and those that are claimed in a second one.
+// listLife keeps items in a list, and claimed items in a second one.
 func listLife(_ context.Context, conns []*redis.Conn, key string) (itemLife, error) {
 	claims, claimed := make([]string, len(conns)), key+":claimed"
 	var made atomic.Int64
 	return itemLife{
 		enqueue: func(ctx context.Context, w int) error {
-			_, err := conns[w].Do(ctx, "LPUSH", key, fmt.Sprintf("%0*d", benchTurn, made.Add(1))) // none is like another one
+			_, err := conns[w].Do(ctx, "LPUSH", key, fmt.Sprintf("%0*d", benchTurn, made.Add(1))) // each item is different
 			return err
 		},
 		claim: func(ctx context.Context, w int) error {
@@ -178,7 +178,7 @@ func listLife(_ context.Context, conns []*redis.Conn, key string) (itemLife, err
 	}, nil
 }
 
-// wantOne checks that an answer is 1: of an item that was still claimed.
+// wantOne fails unless an answer is 1: the item was still claimed.
 func wantOne(reply any, err error) error {
 	if err == nil && reply != int64(1) {
 		err = fmt.Errorf("%v items were finished", reply)

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// itemRows says how a database keeps items.
+// itemRows describes how a database keeps items.
 type itemRows struct {
 	driver, columns string
-	skip            string // has a claim pass over rows that others are claiming
-	syncs           string // asks whether a commit is on the disk when it returns; "": it is
+	skip            string // makes a claim skip rows that others are claiming
+	syncs           string // query whether a commit is on the disk when it returns; empty: it always is
 }
 
 var (
@@ -22,8 +22,8 @@ var (
 		syncs: "SELECT current_setting('fsync') = 'on' AND current_setting('synchronous_commit') <> 'off'"}
 )
 
-// rowItems measures a table of a database, in which each step of an item is a transaction. Like tally it keeps finished
-// items, and it has an index of the others.
+// rowItems measures a table of a database; each step of an item is a transaction. Like tally it keeps finished items,
+// and has an index of the others.
 func rowItems(ctx context.Context, rows itemRows, url string, connections, workers int, d time.Duration) (measured, error) {
 	table := "tally_bench (" + rows.columns + ", state int NOT NULL DEFAULT 0, attempt int NOT NULL DEFAULT 0, worker text, lease bigint)"
 	return withTables(ctx, rows.driver, url, connections, []string{table}, func(db *sql.DB) (m measured, err error) {
@@ -32,7 +32,7 @@ func rowItems(ctx context.Context, rows itemRows, url string, connections, worke
 			err = db.QueryRowContext(ctx, rows.syncs).Scan(&synced)
 		}
 		if err == nil && !synced {
-			err = errors.New("the server does not sync what it commits: want fsync and synchronous_commit on")
+			err = errors.New("the server does not sync commits: want fsync and synchronous_commit on")
 		}
 		if err == nil {
 			_, err = db.ExecContext(ctx, "CREATE INDEX tally_bench_ready ON tally_bench (id) WHERE state = 0")
@@ -69,7 +69,7 @@ func rowLife(ctx context.Context, db *sql.DB, rows itemRows, workers int) (l ite
 			for {
 				var body []byte
 				err := stmts[1].QueryRowContext(ctx, strconv.Itoa(w), time.Now().Add(itemLease).UnixMilli()).Scan(&claims[w], &body)
-				if !errors.Is(err, sql.ErrNoRows) { // then all that it saw were being claimed
+				if !errors.Is(err, sql.ErrNoRows) { // otherwise others were claiming all visible rows
 					return err
 				}
 			}

@@ -42,7 +42,7 @@ const (
 // benchTurn is the size of a turn, in bytes.
 const benchTurn = 512
 
-// ways to write; each has a directory of its own.
+// ways are the ways to write; each has a directory of its own.
 var ways = []struct {
 	what string
 	run  func(ctx context.Context, dir string, producers int, d time.Duration) (measured, error)
@@ -62,7 +62,7 @@ var ways = []struct {
 	{whatSQLite, sqliteCommits},
 }
 
-// produce has so many producers call write for as long as d, and measures.
+// produce runs producers that call write for the duration d, and returns the measurement.
 func produce(ctx context.Context, producers int, d time.Duration, write func(ctx context.Context, producer int) error) (measured, error) {
 	var mu sync.Mutex
 	var all []int64 // microseconds
@@ -102,10 +102,10 @@ func quantiles(all []int64, took time.Duration) measured {
 	return measured{PerSecond: float64(len(all)) / took.Seconds(), P50: at(0.5), P99: at(0.99), P999: at(0.999), Appends: len(all)}
 }
 
-// turnBytes is a turn of that size.
+// turnBytes returns a turn of benchTurn bytes.
 var turnBytes = events.Raw(fmt.Sprintf(`{"role":"user","content":"%0*d"}`, benchTurn-30, 0))
 
-// benchEvent is a turn of a session of the producer's own.
+// benchEvent returns a turn for the producer's own session.
 func benchEvent(producer int) (events.Event, error) {
 	sub := events.Session("bench", "producer-"+strconv.Itoa(producer))
 	return events.New("urn:tally:bench", sub, &events.TurnAppended{Entries: []events.Entry{{Thread: events.MainThread, Turn: turnBytes}}})
@@ -121,7 +121,7 @@ func tallyAppends(ctx context.Context, dir string, producers int, d time.Duratio
 	return m, err
 }
 
-// withStore runs f on a store of its own.
+// withStore runs f on a new store.
 func withStore(ctx context.Context, dir string, f func(*log.Log) error) error {
 	dir, err := os.MkdirTemp(dir, "store-")
 	if err != nil {
@@ -134,11 +134,11 @@ func withStore(ctx context.Context, dir string, f func(*log.Log) error) error {
 	return errors.Join(f(s.Log()), s.Close(), discard(dir))
 }
 
-// discard removes what a step wrote, and what of it is still to be written back: the next
-// step shall have the disk to itself.
+// discard removes the files of a step and the pages that are not written back, so that the next step has the disk to
+// itself.
 func discard(dir string) error { return errors.Join(os.RemoveAll(dir), syncAll(filepath.Dir(dir))) }
 
-// appendOne appends an event of the producer's.
+// appendOne appends an event of a producer.
 func appendOne(l *log.Log, method appendMethod) func(context.Context, int) error {
 	return func(ctx context.Context, p int) error {
 		e, err := benchEvent(p)
@@ -149,8 +149,8 @@ func appendOne(l *log.Log, method appendMethod) func(context.Context, int) error
 	}
 }
 
-// besideBatches measures 64 producers and, at the same time, one that appends a hundred
-// events at once, whose figures are of batches.
+// besideBatches measures 64 producers and, at the same time, one that appends a hundred events at once. Its figures
+// are those of batches.
 func besideBatches(ctx context.Context, dir string, d time.Duration) (found []measured, err error) {
 	const others, batch = 64, 100
 	err = withStore(ctx, dir, func(l *log.Log) error {
@@ -179,8 +179,7 @@ func besideBatches(ctx context.Context, dir string, d time.Duration) (found []me
 	return found, err
 }
 
-// besideCopy measures 16 producers while a large file is written to the same disk
-// that nobody syncs.
+// besideCopy measures 16 producers while a large file is written to the same disk without a sync.
 func besideCopy(ctx context.Context, dir string, d time.Duration) (found []measured, err error) {
 	const producers = 16
 	copying, stop := context.WithCancel(ctx)
@@ -216,16 +215,15 @@ func postgresCommits(ctx context.Context, url string, producers int, d time.Dura
 	return rowCommits(ctx, "postgres", url, "tally_bench (n bigserial PRIMARY KEY, session text NOT NULL, data bytea NOT NULL)", producers, producers, d)
 }
 
-// sqliteCommits measures a table in a file of SQLite, by one connection.
+// sqliteCommits measures a table in a SQLite file, by one connection.
 func sqliteCommits(ctx context.Context, dir string, producers int, d time.Duration) (measured, error) {
 	return inSQLite(dir, func(url string) (measured, error) {
 		return rowCommits(ctx, "sqlite", url, "tally_bench (n INTEGER PRIMARY KEY, session text NOT NULL, data blob NOT NULL)", 1, producers, d)
 	})
 }
 
-// inSQLite runs f on a file of SQLite that loses nothing with the power: a write-ahead log,
-// synced by each commit. It has one writer at a time, so that one connection is faster than
-// many that wait for each other's lock.
+// inSQLite runs f on a SQLite file that loses nothing in a power cut: a write-ahead log, synced by each commit. SQLite
+// has one writer at a time, so one connection is faster than many that wait for each other's lock.
 func inSQLite(dir string, f func(url string) (measured, error)) (m measured, err error) {
 	dir, err = os.MkdirTemp(dir, "sqlite-")
 	if err != nil {
@@ -235,7 +233,7 @@ func inSQLite(dir string, f func(url string) (measured, error)) (m measured, err
 	return f("file:" + filepath.Join(dir, "bench.db") + "?_pragma=journal_mode(wal)&_pragma=synchronous(full)")
 }
 
-// rowCommits measures a database: each row of an event's size is a transaction.
+// rowCommits measures a database: each transaction adds a row with the size of an event.
 func rowCommits(ctx context.Context, driver, url, table string, connections, producers int, d time.Duration) (measured, error) {
 	return withTables(ctx, driver, url, connections, []string{table}, func(db *sql.DB) (m measured, err error) {
 		insert, err := db.PrepareContext(ctx, "INSERT INTO tally_bench (session, data) VALUES ($1, $2)")
@@ -250,8 +248,7 @@ func rowCommits(ctx context.Context, driver, url, table string, connections, pro
 	})
 }
 
-// withTables runs f on a database in which there are tables, each a name and its columns,
-// as long as that takes.
+// withTables runs f on a database with some tables, each given by name and columns, and drops them afterwards.
 func withTables(ctx context.Context, driver, url string, connections int, tables []string, f func(*sql.DB) (measured, error)) (m measured, err error) {
 	db, err := sql.Open(driver, url)
 	if err != nil {
@@ -273,8 +270,7 @@ func withTables(ctx context.Context, driver, url string, connections int, tables
 	return f(db)
 }
 
-// rawPublishes measures the server alone: the same messages to the same subjects,
-// by its own client.
+// rawPublishes measures the server alone: the same messages to the same subjects, by its own client.
 func rawPublishes(ctx context.Context, dir string, producers int, d time.Duration, syncAlways bool) (m measured, err error) {
 	err = withRaw(ctx, dir, syncAlways, func(js jetstream.JetStream) error {
 		m, err = rawPublishesTo(ctx, js, producers, d)
@@ -283,7 +279,7 @@ func rawPublishes(ctx context.Context, dir string, producers int, d time.Duratio
 	return m, err
 }
 
-// withRaw runs f on a server of its own.
+// withRaw runs f on a new server.
 func withRaw(ctx context.Context, dir string, syncAlways bool, f func(jetstream.JetStream) error) (err error) {
 	dir, err = os.MkdirTemp(dir, "raw-")
 	if err != nil {
@@ -300,7 +296,7 @@ func withRaw(ctx context.Context, dir string, syncAlways bool, f func(jetstream.
 		err = errors.Join(err, discard(dir))
 	}()
 	if !srv.ReadyForConnections(10 * time.Second) {
-		return fmt.Errorf("the server does not start")
+		return fmt.Errorf("the server did not start")
 	}
 	nc, err := nats.Connect("", nats.InProcessServer(srv))
 	if err != nil {
@@ -333,8 +329,7 @@ func rawPublishesTo(ctx context.Context, js jetstream.JetStream, producers int, 
 	})
 }
 
-// writeAndSync measures the disk alone: one write of an event's size and a sync of
-// the file's data, one after the other.
+// writeAndSync measures the disk alone: single writes with the size of an event, each with a sync of the file's data.
 func writeAndSync(ctx context.Context, dir string, d time.Duration) (m measured, err error) {
 	f, err := os.Create(filepath.Join(dir, "disk"))
 	if err != nil {

@@ -25,11 +25,11 @@ const (
 	whatSessions      = "turns of 1,000 sessions, one a second each"
 )
 
-// otherSessions have a turn a second each while it is measured what others have of that.
+// otherSessions get a turn a second each during a measurement beside them.
 const otherSessions = 1000
 
-// ackToStart measures how long after its acknowledgement a process runs for an item, started
-// by an idle tally queue work. It is a shell, which says so on its standard error.
+// ackToStart measures the time from the acknowledgement of an item until an idle tally queue work has started a
+// process for it. The process is a shell that prints a line to its standard error.
 func ackToStart(ctx context.Context, dir string, d time.Duration) (m measured, err error) {
 	err = withViews(ctx, dir, func(st *tally.Store, store string) error {
 		m, err = startsOf(ctx, st, store, d)
@@ -38,7 +38,7 @@ func ackToStart(ctx context.Context, dir string, d time.Duration) (m measured, e
 	return m, err
 }
 
-// ackToStartBeside measures the same while other sessions have turns.
+// ackToStartBeside measures the same while other sessions get turns.
 func ackToStartBeside(ctx context.Context, dir string, d time.Duration) (found []measured, err error) {
 	err = withViews(ctx, dir, func(st *tally.Store, store string) error {
 		busy, stop := context.WithCancel(ctx)
@@ -58,7 +58,7 @@ func ackToStartBeside(ctx context.Context, dir string, d time.Duration) (found [
 	return found, err
 }
 
-// sessionTurns has other sessions be written to until ctx is done.
+// sessionTurns appends turns to other sessions until ctx is done.
 func sessionTurns(ctx context.Context, st *tally.Store) (measured, error) {
 	var running sync.WaitGroup
 	var mu sync.Mutex
@@ -95,7 +95,7 @@ func turnsOf(ctx context.Context, st *tally.Store, n int) (took []int64, err err
 		before := time.Now()
 		if _, err := st.Session(fmt.Sprint("beside-", n)).AppendTurns(ctx, events.MainThread, turnBytes); err != nil {
 			if ctx.Err() != nil {
-				err = nil // it was told to end
+				err = nil // the end was requested
 			}
 			return took, err
 		}
@@ -103,8 +103,7 @@ func turnsOf(ctx context.Context, st *tally.Store, n int) (took []int64, err err
 	}
 }
 
-// startsOf puts items in, each when the one before it is done, and measures how long it takes
-// until a process has begun.
+// startsOf adds items, each after the previous one is done, and measures the time until a process has started.
 func startsOf(ctx context.Context, st *tally.Store, store string, d time.Duration) (measured, error) {
 	store, err := filepath.Abs(store)
 	if err != nil {
@@ -127,20 +126,20 @@ func startsOf(ctx context.Context, st *tally.Store, store string, d time.Duratio
 	if err := errors.Join(err, w.stop()); err != nil || len(waits) < 2 {
 		return measured{}, err
 	}
-	return quantiles(waits[1:], d), nil // before the first item the worker had to find the store
+	return quantiles(waits[1:], d), nil // the first item also waits for the worker's start
 }
 
-// startLimit is how long it may take until an item that was put in is done.
+// startLimit is the time limit for an added item to be done.
 const startLimit = 30 * time.Second
 
-// working is a tally queue work.
+// working is a process that runs tally queue work.
 type working struct {
 	cmd      *exec.Cmd
 	out, err *bufio.Reader
 	end      context.CancelFunc
 }
 
-// started is what the process says that is started for an item.
+// started is the line that a process for an item prints.
 const started = "started"
 
 // workNoun and workVerb are the command of tally that runs a command for each item of a queue.
@@ -149,7 +148,7 @@ const (
 	workVerb = "work"
 )
 
-// startWork starts a tally queue work on the queue of a store.
+// startWork starts tally queue work on the queue of a store.
 func startWork(ctx context.Context, store string) (*working, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -157,7 +156,7 @@ func startWork(ctx context.Context, store string) (*working, error) {
 	}
 	ctx, end := context.WithCancel(ctx)
 	w := &working{cmd: exec.CommandContext(ctx, self, workNoun, workVerb, "--store", store, "-o", "jsonl", benchKind, "--", "sh", "-c", "echo "+started+" >&2"), end: end}
-	w.cmd.Dir = store // where no project's file says otherwise
+	w.cmd.Dir = store // a folder without a project's file
 	w.cmd.Cancel = func() error { return w.cmd.Process.Signal(os.Interrupt) }
 	w.cmd.WaitDelay = 10 * time.Second
 	for _, v := range os.Environ() {
@@ -183,8 +182,7 @@ func startWork(ctx context.Context, store string) (*working, error) {
 	return w, nil
 }
 
-// start puts an item in, and returns how long after that its process ran. It waits until the
-// item is done.
+// start adds an item, and returns the time until its process started. It waits until the item is done.
 func (w *working) start(ctx context.Context, q *tavern.Queue) (time.Duration, error) {
 	if _, err := q.Enqueue(ctx, tavern.Item{Body: turnBytes}); err != nil {
 		return 0, err
@@ -204,7 +202,7 @@ func (w *working) start(ctx context.Context, q *tavern.Queue) (time.Duration, er
 	return took, nil
 }
 
-// stop ends the tally queue work. That it was interrupted is what its exit code says.
+// stop interrupts tally queue work. Its exit code only tells that.
 func (w *working) stop() error {
 	w.end()
 	err := w.cmd.Wait()
