@@ -88,7 +88,13 @@ type DocumentConflictError struct {
 }
 
 func (e *DocumentConflictError) Error() string {
-	text := fmt.Sprintf("%s: want revision %v, have %v", e.Subject.Name(), e.Base, e.Have)
+	revision := func(at events.Offset) string {
+		if at == 0 {
+			return "none"
+		}
+		return at.String()
+	}
+	text := fmt.Sprintf("%s: want revision %s, have %s", e.Subject.Name(), revision(e.Base), revision(e.Have))
 	if e.Holder != "" {
 		text += fmt.Sprintf(", and %q has a lease on it", e.Holder)
 	}

@@ -347,6 +347,8 @@ func TestErrors(t *testing.T) {
 		"invalid: missing":                &events.InvalidError{Reason: "missing"},
 		"damaged record @7":               &events.DamageError{Offset: 7},
 		"damaged record @7: bad checksum": &events.DamageError{Offset: 7, Err: cause},
+		"the append is stored, but tree t does not show it: a: bad checksum": &events.TreeError{Tree: "t", Path: "a", Err: cause},
+		"the append is stored, but a tree does not show it: bad checksum":    &events.TreeError{Err: cause},
 	} {
 		if err.Error() != want {
 			t.Errorf("got %q, want %q", err, want)

@@ -3,6 +3,7 @@ package log_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -225,6 +226,20 @@ func TestFailedSyncIsFinal(t *testing.T) {
 	}
 	if n := read(t, l, events.Range{}); n != 1 {
 		t.Errorf("a read returned %d records, want the durable one", n)
+	}
+}
+
+// If the acknowledgement of an append to several subjects does not come, the error names them.
+func TestUnknownBatchIsNamed(t *testing.T) {
+	d := &disk{}
+	l := committing(t, d)
+	d.fail(errors.New("EIO"))
+	part := func(id string) log.Part {
+		return log.Part{Subject: events.Session("", id), Events: []events.Event{someTurn(id)}}
+	}
+	_, err := l.AppendAll(t.Context(), part("a"), part("b"))
+	if !errors.Is(err, log.ErrUnknown) || !strings.HasPrefix(err.Error(), "append to session a and 1 more: ") {
+		t.Errorf("got %v, want ErrUnknown with the subjects", err)
 	}
 }
 

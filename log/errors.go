@@ -70,7 +70,15 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("append to %s: want %v, have %v", e.Subject.Name(), e.Want, e.Have)
+	return fmt.Sprintf("append to %s: want last record %s, have %s", e.Subject.Name(), recordOrNone(e.Want), recordOrNone(e.Have))
+}
+
+// recordOrNone returns an offset for error texts.
+func recordOrNone(at events.Offset) string {
+	if at == 0 {
+		return "none"
+	}
+	return at.String()
 }
 
 // Is reports whether target is ErrConflict.
