@@ -121,7 +121,7 @@ func isPersonal(p *appending) bool { return p.sub.Namespace == events.PersonalNa
 // Shared reports whether anybody but the user of this machine can reach the log: see Host.Shared.
 func (l *Log) Shared() bool { return l.config.Host.Shared }
 
-// note reports a stored append to the committer and to the index of identities.
+// note reports a stored append to the committer, or marks it, and reports its size to the roller.
 func (l *Log) note(p *appending, ack Ack) {
 	if l.commit != nil {
 		l.commit.note(ack.Last)

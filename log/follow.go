@@ -34,7 +34,7 @@ func (l *Log) Follow(ctx context.Context, r events.Range) iter.Seq2[events.Recor
 				yield(events.Record{}, l.errClosed("follow"))
 				return
 			case l.owner != nil && l.owner.lost.Err() != nil:
-				yield(events.Record{}, fmt.Errorf("log: follow: %w", l.owner.errLost()))
+				yield(events.Record{}, fmt.Errorf("log: follow: %w", errOwnerLost))
 				return
 			}
 			if f.r.After != before {

@@ -251,7 +251,7 @@ func (l *Log) UntilGone(ctx context.Context) (context.Context, context.CancelFun
 	ctx, cancel := context.WithCancelCause(ctx)
 	stops := []func() bool{context.AfterFunc(l.life, func() { cancel(l.errClosed("wait")) })}
 	if l.owner != nil {
-		stops = append(stops, context.AfterFunc(l.owner.lost, func() { cancel(l.owner.errLost()) }))
+		stops = append(stops, context.AfterFunc(l.owner.lost, func() { cancel(errOwnerLost) }))
 	}
 	return ctx, func() {
 		for _, stop := range stops {

@@ -75,10 +75,9 @@ func (r *remote) close() {
 	}
 }
 
-// errLost returns the error for a lost owner. A process that opens the store again finds the next owner, or becomes it.
-func (r *remote) errLost() error {
-	return fmt.Errorf("%w: the process that owned the store is gone: open the store again", ErrUnavailable)
-}
+// errOwnerLost reports that the owner has ended. A process that opens the store again finds the next owner, or becomes
+// it.
+var errOwnerLost = fmt.Errorf("%w: the process that owned the store is gone: open the store again", ErrUnavailable)
 
 // hear notes a watermark that the owner has answered.
 func (r *remote) hear(at events.Offset) {
@@ -160,7 +159,7 @@ func (r *remote) request(ctx context.Context, sub events.Subject, name string, d
 // answer can come.
 func (r *remote) ask(ctx context.Context, subject string, data []byte, v any) error {
 	if r.lost.Err() != nil {
-		return r.errLost()
+		return errOwnerLost
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -170,7 +169,7 @@ func (r *remote) ask(ctx context.Context, subject string, data []byte, v any) er
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w: no process serves the store", ErrUnavailable)
 	case errors.Is(err, nats.ErrReconnectBufExceeded): // it was not sent, and the status has not arrived yet
-		return r.errLost()
+		return errOwnerLost
 	case err != nil:
 		return requestError(err)
 	}
@@ -188,7 +187,7 @@ func (r *remote) durable(ctx context.Context) (events.Offset, error) {
 	var w watermarkReply
 	if err := r.ask(ctx, subjectWatermark, nil, &w); err != nil {
 		if errors.Is(err, ErrUnknown) && ctx.Err() == nil {
-			err = r.errLost()
+			err = errOwnerLost
 		} else if errors.Is(err, ErrUnknown) {
 			err = fmt.Errorf("%w: the owner of the store does not answer", ErrUnavailable)
 		}

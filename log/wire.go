@@ -221,7 +221,7 @@ func (w *wireError) errorOf(sub events.Subject) error {
 		return &events.PersonalError{Where: w.Reason}
 	case wireDamaged:
 		if w.Have > 0 {
-			return fmt.Errorf("%s: %w", sub, &events.DamageError{Offset: w.Have})
+			return fmt.Errorf("%s: %w", sub.Name(), &events.DamageError{Offset: w.Have})
 		}
 	case wireQuota:
 		return &QuotaError{Scope: w.Scope, Meter: w.Meter, Limit: w.Limit, Have: w.Used, Want: w.Needed}
