@@ -50,7 +50,7 @@ func (st *Store) Lacks(ctx context.Context, view, namespace string, about func(e
 			_ = log.Noted(ctx, &events.DamageError{Offset: h.Offset}) // h is returned below
 		}
 	}
-	return projector.HoleOf(events.Subject{Namespace: namespace, Kind: "view", ID: view}, at)
+	return projector.HoleOf(events.Subject{Namespace: namespace, Kind: projector.KindView, ID: view}, at)
 }
 
 // QueueView returns a queue from the view "work", without finished items, and the offset up to which the view has read,

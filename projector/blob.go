@@ -29,7 +29,7 @@ func Blob(ctx context.Context, src Source, ns, sum string, limit int64) ([]byte,
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", doc, err)
+			return nil, fmt.Errorf("read %s: %w", doc.Name(), err)
 		}
 		b.take(rec)
 	}

@@ -61,11 +61,11 @@ func (l *Loader) Document(ctx context.Context, doc events.Subject, at events.Off
 		d.Expired = err == nil && d.Last().expired(now)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("load %s: %w", doc, err)
+		return nil, fmt.Errorf("load %s: %w", doc.Name(), err)
 	}
 	if !d.Exists() {
 		d.Data = nil
-		err = fmt.Errorf("load %s: %w", doc, ErrNotFound)
+		err = fmt.Errorf("load %s: %w", doc.Name(), ErrNotFound)
 	}
 	return d, cmp.Or(d.newestLost(), err)
 }

@@ -12,16 +12,23 @@ import (
 // the result of the readable records. A caller that displays the result names the damaged records; a caller that
 // decides by it refuses. HoleError unwraps to the *events.DamageError of the first record.
 type HoleError struct {
-	Subject events.Subject
+	Subject events.Subject  // of kind KindView, with the view's name as id, if the view does not show the records
 	Damaged []events.Offset // in log order, at least one
 }
 
 func (e *HoleError) Error() string {
-	if n := len(e.Damaged); n > 1 {
-		return fmt.Sprintf("%s: %d records cannot be read: %v", e.Subject, n, e.Damaged)
+	name := e.Subject.Name()
+	if e.Subject.Kind == KindView {
+		name = "view " + e.Subject.ID
 	}
-	return fmt.Sprintf("%s: damaged record %v", e.Subject, e.Damaged[0])
+	if n := len(e.Damaged); n > 1 {
+		return fmt.Sprintf("%s: %d records cannot be read: %v", name, n, e.Damaged)
+	}
+	return fmt.Sprintf("%s: damaged record %v", name, e.Damaged[0])
 }
+
+// KindView is the kind of a subject that stands for a view in a HoleError. No document has it.
+const KindView = "view"
 
 // Unwrap returns the damage of the first record.
 func (e *HoleError) Unwrap() error { return &events.DamageError{Offset: e.Damaged[0]} }

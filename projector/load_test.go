@@ -230,6 +230,18 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
+// The error of damaged records names the session, or the view that does not show them.
+func TestHoleErrorNames(t *testing.T) {
+	for want, err := range map[string]error{
+		"session s1: damaged record @7":                   projector.HoleOf(s1, []events.Offset{7}),
+		"view catalog: 2 records cannot be read: [@2 @7]": projector.HoleOf(events.Subject{Kind: projector.KindView, ID: "catalog"}, []events.Offset{7, 2}),
+	} {
+		if err.Error() != want {
+			t.Errorf("got %q, want %q", err, want)
+		}
+	}
+}
+
 // A session without readable records exists, and has no positions.
 func TestAllDamaged(t *testing.T) {
 	log := damaged{tale(t), []events.Offset{3}}

@@ -321,7 +321,7 @@ func (l *Loader) History(ctx context.Context, doc events.Subject) (*Document, er
 		return nil, err
 	}
 	if r.head == 0 {
-		return nil, fmt.Errorf("load %s: %w", doc, ErrNotFound)
+		return nil, fmt.Errorf("load %s: %w", doc.Name(), ErrNotFound)
 	}
 	d := &Document{Subject: doc, Head: r.head}
 	err = r.backward(ctx, 0, func(c revisionChunk) bool {
