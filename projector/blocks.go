@@ -100,7 +100,7 @@ func DecodeTimeline(sub events.Subject, blocks [][]byte, rest []byte) (*Timeline
 		err = t.remember()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("projector: decode the history of %s: %w", sub, err)
+		return nil, fmt.Errorf("projector: decode the history of %s: %w", sub.Name(), err)
 	}
 	return t, nil
 }
@@ -122,7 +122,7 @@ func (t *Timeline) readNamed(d *decoder) {
 	for range d.count() {
 		sum, size := d.text(), int64(d.int())
 		if size <= 0 || t.named.sizes[sum] != 0 {
-			d.fail("the data %q have %d bytes", sum, size)
+			d.fail("data %q have the invalid size %d", sum, size)
 			return
 		}
 		t.named.add(sum, size)

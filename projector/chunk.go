@@ -152,7 +152,7 @@ func (st chunkState) chunk() (*chunkContent, error) {
 	for record := 0; d.more(); {
 		x := d.delta(0, len(c.offsets), len(st.Names))
 		if x.record < record || x.thread < 0 {
-			d.fail("an effect of record %d on thread %d", x.record, x.thread)
+			d.fail("invalid effect of record %d on thread %d", x.record, x.thread)
 		}
 		if d.err != nil {
 			break
@@ -165,11 +165,11 @@ func (st chunkState) chunk() (*chunkContent, error) {
 	}
 	for name, b := range c.turns {
 		if b == nil || b.First < 0 {
-			return nil, fmt.Errorf("no turns of thread %q", name)
+			return nil, fmt.Errorf("invalid turns of thread %q", name)
 		}
 	}
 	if c.first < 0 || c.bytes < 0 {
-		return nil, fmt.Errorf("record %d, %d bytes", c.first, c.bytes)
+		return nil, fmt.Errorf("invalid first record %d or size %d", c.first, c.bytes)
 	}
 	return c, nil
 }

@@ -31,7 +31,7 @@ func (c *chunkPages) having(n int) (*page, error) {
 			return c.page(seg, hasRecord(own))
 		}
 	}
-	return nil, lostf("no chunk has record %d of %s", n, c.s.subject)
+	return nil, lostf("no chunk has record %d of %s", n, c.s.subject.Name())
 }
 
 // reaching implements pages.

@@ -45,7 +45,7 @@ func (ld *loading) complete(ctx context.Context) (*Session, error) {
 		take(t.open)
 	}
 	if whole.Len() != h.Len() || !fill.full() {
-		return nil, lostf("the chunks of %s do not have all of its records", s.subject)
+		return nil, lostf("the chunks of %s do not have all of its records", s.subject.Name())
 	}
 	out.History = &History{whole}
 	return out, out.History.remember()

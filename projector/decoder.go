@@ -27,7 +27,7 @@ func (d *decoder) more() bool { return len(d.b) > 0 }
 // end returns the first error. Remaining bytes are an error too.
 func (d *decoder) end() error {
 	if d.more() {
-		d.fail("%d bytes too many", len(d.b))
+		d.fail("%d bytes follow the end of the data", len(d.b))
 	}
 	return d.err
 }
@@ -35,7 +35,7 @@ func (d *decoder) end() error {
 func (d *decoder) uint() uint64 {
 	v, n := binary.Uvarint(d.b)
 	if n <= 0 {
-		d.fail("it is cut off")
+		d.fail("the data are cut off")
 		return 0
 	}
 	d.b = d.b[n:]
@@ -45,7 +45,7 @@ func (d *decoder) uint() uint64 {
 func (d *decoder) int() int {
 	v, n := binary.Varint(d.b)
 	if n <= 0 || int64(int(v)) != v {
-		d.fail("numbers are cut off")
+		d.fail("the data are cut off")
 		return 0
 	}
 	d.b = d.b[n:]
@@ -67,7 +67,7 @@ func (d *decoder) offset(after events.Offset) events.Offset {
 func (d *decoder) delta(first, end, threads int) delta {
 	x := delta{first + d.int(), d.int(), d.int() == 1, d.int()}
 	if d.err == nil && (x.record < first || x.record >= end || x.thread < 0 && !x.everywhere() || x.thread >= threads) {
-		d.fail("a delta of record %d on thread %d", x.record, x.thread)
+		d.fail("invalid change of thread %d by record %d", x.thread, x.record)
 	}
 	return x
 }
@@ -93,7 +93,7 @@ func (d *decoder) page(first, threads int) *page {
 func (d *decoder) count() int {
 	n := d.uint()
 	if n > uint64(len(d.b)) {
-		d.fail("it is cut off")
+		d.fail("the data are cut off")
 		return 0
 	}
 	return int(n)

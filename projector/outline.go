@@ -213,7 +213,7 @@ func (s *state) turns(ctx context.Context, l *Loader, thread string, from, to in
 func (t *table) bringing(ctx context.Context, l *Loader, thread string, n int) (*threadTurns, error) {
 	if b := t.open.turns[thread]; b != nil && n >= b.First {
 		if n >= b.First+len(b.Turns) {
-			return nil, lostf("thread %q of %s was brought no turn %d", thread, t.subject, n)
+			return nil, lostf("no chunk of %s has turn %d of thread %q", t.subject.Name(), n, thread)
 		}
 		return b, nil
 	}

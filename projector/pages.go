@@ -133,7 +133,7 @@ func (s *blockReader) having(n int) (*page, error) {
 	d := &decoder{b: data, err: err}
 	p := d.page(n*BlockRecords, len(s.of.names))
 	if p.mark = s.marks[n]; d.end() == nil && (len(p.offsets) != BlockRecords || p.offsets[BlockRecords-1] != s.ends[n]) {
-		d.fail("it is not the one that was stored")
+		d.fail("it has other records than the stored block")
 	}
 	if d.err != nil {
 		return nil, fmt.Errorf("projector: block %d of the history of %s: %w", n, s.of.subject.Name(), d.err)

@@ -90,7 +90,7 @@ func (s strands) replaced(p *events.ThreadReplaced, source int, first func(strin
 				continue
 			}
 			if it.Keep[1] > before.len() {
-				return fmt.Errorf("projector: a replacement keeps turns of %q that are not there", name)
+				return fmt.Errorf("projector: a replacement keeps turns of thread %q that do not exist", name)
 			}
 			before.each(it.Keep[0], it.Keep[1], th.push)
 		}

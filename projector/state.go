@@ -225,7 +225,7 @@ func appendRefs(b []byte, list []recordRef) []byte {
 }
 
 // errDamaged reports that a session has unreadable records.
-var errDamaged = errors.New("it has damaged records")
+var errDamaged = errors.New("the session has damaged records")
 
 // snapshot returns the head as a snapshot. A session with damaged records has no snapshot, because it would hide them.
 func (s *state) snapshot(kept string) (snapshot.Snapshot, error) {
@@ -308,7 +308,7 @@ func (s *state) readSources(st headState) error {
 	for _, v := range st.Segments {
 		seg := segment{int(v[0]), int(v[1]), int(v[2]), int(v[3]), events.Offset(v[4]), events.Offset(v[5])}
 		if seg.source < 0 || seg.source >= len(s.sources)-1 || seg.from < 0 || seg.to < seg.from || seg.to >= s.sources[seg.source].open.first || seg.first != s.history.base || seg.fromAt == 0 {
-			return errors.New("inherited records do not add up")
+			return errors.New("segments of inherited records are invalid")
 		}
 		s.segments = append(s.segments, seg)
 		s.history.base += seg.to - seg.from + 1
@@ -329,7 +329,7 @@ func (s *state) readHistory(st headState) error {
 	h.ends = ends{st.Ends[0], st.Ends[1], st.Ends[2]}
 	n := h.Len()
 	if n == 0 || h.ends.first == 0 || h.ends.last < h.ends.first || (h.ends.own == 0) != (n == inherited) || len(open.offsets) > 0 && h.ends.last != open.offsets[len(open.offsets)-1] {
-		return errors.New("its records do not add up")
+		return errors.New("numbers and offsets of its records contradict each other")
 	}
 	h.points = nil
 	d := &decoder{b: st.Points}
@@ -393,7 +393,7 @@ func (s *state) readThreads(st headState) error {
 		}
 		for _, sp := range th.spans {
 			if sp.to > s.sources[sp.source].next[name] {
-				return fmt.Errorf("thread %q has turns that nothing brought", name)
+				return fmt.Errorf("thread %q has turns that no chunk has", name)
 			}
 		}
 	}

@@ -148,7 +148,7 @@ func (t *table) push(ctx context.Context, e *entry, s sizes, into sink) error {
 func (t *table) follow(turns map[string][2]int) error {
 	for name, v := range turns {
 		if v[0] != t.next[name] || v[1] < 0 || v[1] > math.MaxInt-v[0] {
-			return fmt.Errorf("the turns of thread %q do not add up", name)
+			return fmt.Errorf("the turns of thread %q do not continue those before them", name)
 		}
 		t.next[name] += v[1]
 	}
@@ -212,14 +212,14 @@ func (t *table) find(ctx context.Context, l *Loader, match func(*entry) bool) (*
 					i--
 				}
 				if i < 0 {
-					return nil, lostf("an index of %s at %v does not list what it should", t.subject, e.To)
+					return nil, lostf("the index of %s at %v lacks a chunk that it should have", t.subject.Name(), e.To)
 				}
 				e = below[i]
 			}
 			return e, nil
 		}
 	}
-	return nil, lostf("no chunk of %s has the record", t.subject)
+	return nil, lostf("no chunk of %s has the requested record or turn", t.subject.Name())
 }
 
 // chunks calls each for every chunk with records between two numbers, both inclusive, oldest first.
@@ -289,11 +289,11 @@ func (l *Loader) readChunk(ctx context.Context, sub events.Subject, e *entry) (*
 		}
 	}
 	if c.first != e.First || len(c.offsets) != e.Records {
-		return nil, 0, lostf("the chunk of %s at %v is another one", sub, e.To)
+		return nil, 0, lostf("the chunk of %s at %v has other records than its index says", sub.Name(), e.To)
 	}
 	for name, turns := range e.Turns {
 		if b := c.turns[name]; b == nil || b.First != turns[0] || len(b.Turns) != turns[1] {
-			return nil, 0, lostf("the chunk of %s at %v has other turns", sub, e.To)
+			return nil, 0, lostf("the chunk of %s at %v has other turns than its index says", sub.Name(), e.To)
 		}
 	}
 	return c, len(data), nil
@@ -334,7 +334,7 @@ func checkEntries(list []*entry) error {
 		}
 		if m := e.Mark; m != nil {
 			if _, err := strandsOf(m.Threads, math.MaxInt); err != nil || m.Threads == nil || m.Record < e.First || m.Record >= e.First+e.Records {
-				return fmt.Errorf("a chunk has no such mark: %v", err)
+				return errors.New("a chunk has an invalid mark")
 			}
 		}
 	}
@@ -366,7 +366,7 @@ func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chu
 	var before *named
 	for rec, err := range l.read(ctx, events.Range{Subject: sub, After: e.From - 1, Upto: e.To}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
-			return nil, nil, lostf("a chunk at %v cannot be made again: %v", e.To, damage)
+			return nil, nil, lostf("the chunk at %v cannot be rebuilt: %v", e.To, damage)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -387,7 +387,7 @@ func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chu
 		return nil, nil, err
 	}
 	if snapshot.Sum(data) != e.Hash {
-		return nil, nil, lostf("the chunk at %v is not the log's", e.To)
+		return nil, nil, lostf("the chunk at %v, rebuilt from the log, has another hash", e.To)
 	}
 	if l.Snapshots != nil && !l.ReadOnly {
 		if err := l.Snapshots.Put(ctx, snapshot.Snapshot{Meta: e.meta(sub, ChunkFold), Data: data}); err != nil {
