@@ -68,6 +68,8 @@ func idsOf(list []Session) []string {
 	return ids
 }
 
+// Beginning returns the newest sessions whose ids start with a text, and the first and the last one by id. No character
+// of the text is a wildcard.
 func TestBeginning(t *testing.T) {
 	r := glanced(t, begun(t, "order", "order-2", "b%", "b_x", "O", "\xff\xffz", "\xff", "é", "orde", "order-1"))
 	for _, c := range []struct {
@@ -121,6 +123,7 @@ func TestBeginningOfThousands(t *testing.T) {
 	}
 }
 
+// Roots returns the first elements of ids that contain a slash, sorted, at most limit of them.
 func TestRoots(t *testing.T) {
 	r := glanced(t, begun(t, "b/x", "a", "a/1", "a/2", "a0", "a/1/2", "c", "é/1", "b0/z"))
 	got, err := r.Roots(t.Context(), "n", 9)

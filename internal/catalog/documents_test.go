@@ -195,6 +195,7 @@ func TestDocumentPagesWhileWritten(t *testing.T) {
 	}
 }
 
+// An invalid query is refused with the name of its field.
 func TestDocumentsRefused(t *testing.T) {
 	dir := t.TempDir()
 	c := New(dir, openingOf, nullLogger)

@@ -95,6 +95,7 @@ func TestLongQuery(t *testing.T) {
 	}
 }
 
+// Letters of scripts without spaces between words are separated, and the original text can be restored.
 func TestSpread(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", ""}, {"plain, éà", "plain, éà"}, {"蛋", "蛋"}, {"a蛋b", "a|蛋|b"}, {"生日 x", "生|日| x"}, {"ケーキ", "ケ|ー|キ"}, {"생일", "생일"},

@@ -51,6 +51,7 @@ func record(t testing.TB, sub events.Subject, at events.Offset, p events.Payload
 	return events.Record{Event: e, Offset: at}
 }
 
+// Cut shortens a text to a number of bytes, between two characters.
 func TestCut(t *testing.T) {
 	for _, c := range []struct {
 		text  string

@@ -34,6 +34,7 @@ func TestDaemons(t *testing.T) {
 	}
 }
 
+// An invalid section of daemons is refused with its line and field.
 func TestWrongDaemons(t *testing.T) {
 	for text, want := range map[string]config.Error{
 		"daemons = 1\n":                                 {Line: 1, Field: "daemons"},

@@ -74,6 +74,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
+// The system context sets only the credentials of the system account.
 func TestSystemContext(t *testing.T) {
 	w := newWorld(t)
 	w.write(projectFile, "[store]\nbackend = \"nats\"\n[nats]\nurl = \"nats://a\"\nsystem_context = \"sys\"\n")

@@ -70,6 +70,8 @@ func TestTreeFileName(t *testing.T) {
 	}
 }
 
+// An invalid tree is refused with its line and field. Its folder lies in the project, outside of .git, and contains
+// neither the store nor another tree.
 func TestWrongTree(t *testing.T) {
 	const tavern = "[[tree]]\nlayout = \"tavern\"\n"
 	for text, want := range map[string]config.Error{

@@ -127,6 +127,7 @@ func TestDirIsConfined(t *testing.T) {
 	}
 }
 
+// Of a mode, ModeOf keeps whether the file is private, and whether it is executable.
 func TestModes(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no permission bits")
@@ -141,6 +142,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// Dir keeps the promises of a storage on each kind of file system, with exchange, with links, and with neither.
 func TestDirStorage(t *testing.T) {
 	limits := storagetest.Limits{Modes: runtime.GOOS == "windows", Name: func(s string) bool {
 		return runtime.GOOS == "linux" || layouts.FileName(s) == s // names that every system accepts

@@ -29,6 +29,7 @@ func TestFoldedName(t *testing.T) {
 	}))
 }
 
+// A location whose path conflicts with a taken name on some system gets its alternative path.
 func TestNames(t *testing.T) {
 	var n layouts.Names
 	n.Take("docs/A/x")

@@ -566,6 +566,7 @@ func TestFile(t *testing.T) {
 	put(t, l, doc("a"), written("", 100))
 }
 
+// The percentage is rounded down. From 80 % of a limit on, a usage warns.
 func TestWarns(t *testing.T) {
 	for _, x := range []struct {
 		bytes, limit int64

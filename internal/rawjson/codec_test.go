@@ -236,6 +236,7 @@ func TestMarshalRefuses(t *testing.T) {
 	}
 }
 
+// A type that has no codec panics with the name of the package.
 func TestMistakesPanic(t *testing.T) {
 	field := reflect.StructField{Name: "A", Type: reflect.TypeFor[int](), Tag: `json:"a"`}
 	twin := field

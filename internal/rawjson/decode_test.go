@@ -106,6 +106,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 	}
 }
 
+// Unmarshal replaces fields that the input has, keeps the others, and does not write into old slices.
 func TestUnmarshalStartsAnew(t *testing.T) {
 	five := 5
 	x := all{
@@ -158,6 +159,7 @@ type wrapped struct{ kids []wrapped }
 
 func (w *wrapped) ParseRawJSON(raw []byte) error { return Unmarshal(raw, &w.kids) }
 
+// Input above the maximum depth is refused wherever it occurs, without a stack overflow.
 func TestDeepInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		in string

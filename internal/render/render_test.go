@@ -321,6 +321,7 @@ func TestWidths(t *testing.T) {
 	})
 }
 
+// Beside joins columns of lines. Each is as wide as its longest line, without counting colours.
 func TestBeside(t *testing.T) {
 	loud := func(s string) string { return "<" + s + ">" }
 	got := render.Beside([][]render.Styled{{{Text: "日本", Paint: loud}, {Text: "b"}}, {{Text: "c"}}, {{Text: "d"}, {Text: ""}, {Text: "e"}}}, 5)

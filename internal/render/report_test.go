@@ -32,6 +32,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// A stored trace and one that is derived from a step are equal.
 func TestTraceOf(t *testing.T) {
 	stored, ok := render.TraceOf([]byte(`{"turnIndex":4,"stepId":"s","selection":{"method":"llm-ranked","candidates":[{"stepId":"s","score":0.90,"reasons":["r"]},7]},"end":{"isFinal":true,"reason":"goal-reached","completed":true,"summary":"done"}}`))
 	derived, ok2 := render.TraceOf([]byte(`{"input":{},"output":[],"metadata":{"originalTurnIndex":4,"stepId":"s","selection":{"method":"llm-ranked","candidates":[{"stepId":"s","score":0.90,"reasons":["r"]},7]},"end":{"isFinal":true,"reason":"goal-reached","completed":true,"summary":"done"}}}`))
@@ -48,6 +49,7 @@ func TestTraceOf(t *testing.T) {
 	}
 }
 
+// Each block of a message becomes a line. Unknown blocks are printed as JSON.
 func TestMessagesWithBlocks(t *testing.T) {
 	for raw, want := range map[string][]render.Line{
 		`{"User":{"blocks":[]}}`: {{Role: "user", Text: "(nothing)"}},

@@ -108,6 +108,7 @@ func TestSealLaw(t *testing.T) {
 	})
 }
 
+// Sealing a content twice yields different boxes, each with a nonce of its own.
 func TestSameContentTwice(t *testing.T) {
 	r := mustParse(t, firstKey)
 	a, err := r.Seal([]byte("x"), "c")
@@ -117,6 +118,7 @@ func TestSameContentTwice(t *testing.T) {
 	}
 }
 
+// The newest key seals, and each key of the ring opens. A missing key and a wrong one are different errors.
 func TestRotation(t *testing.T) {
 	before, both, after := mustParse(t, "old:"+firstKey), mustParse(t, "old:"+firstKey+"\nnew:"+secondKey), mustParse(t, "new:"+secondKey)
 	old, err := before.Seal([]byte("x"), "c")
@@ -142,6 +144,7 @@ func TestRotation(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
+// A nil ring has no keys, and returns ErrNoKey.
 func TestNoRing(t *testing.T) {
 	var none *Ring
 	if _, err := none.Seal(nil, ""); !errors.Is(err, ErrNoKey) {

@@ -24,6 +24,7 @@ func (w *world) textOf(id string) string {
 	return string(doc.Data)
 }
 
+// An edit between two steps of the tree is neither lost nor taken for the tree's own write.
 func TestBetween(t *testing.T) {
 	ctx := context.Background()
 	t.Run("F1 a text of the same size that comes into a file right after the tree wrote it is seen", func(t *testing.T) {

@@ -111,6 +111,7 @@ func FuzzVendorKey(f *testing.F) {
 	})
 }
 
+// Projects whose paths have the same key keep separate settings.
 func TestColliding(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		if st.Log.Shared() {

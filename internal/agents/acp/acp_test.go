@@ -236,6 +236,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
+// A recorded line is valid JSON that contains the sent line: as JSON, else as text, else in base64.
 func TestRecord(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"a":1}`: `{"toAgent":true,"message":{"a":1}}`, "hello": `{"toAgent":true,"text":"hello"}`, "\xff": `{"toAgent":true,"bytes":"/w=="}`, "": `{"toAgent":true,"text":""}`,

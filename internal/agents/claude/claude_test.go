@@ -179,6 +179,8 @@ func (s *sheet) folded(t fataler) foldedFile {
 	return foldFile(t, "-home-ada-engine/s.jsonl", s.String())
 }
 
+// A file's path, and for an old sub-agent its first line, determine its session and thread. Other paths are not
+// transcripts.
 func TestFiles(t *testing.T) {
 	const line = `{"sessionId":"5c03","isSidechain":true}`
 	for name, want := range map[string]agents.File{
@@ -340,6 +342,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
+// Only a valid, positive number of dollars becomes an amount.
 func TestDollars(t *testing.T) {
 	for spelled, want := range map[string]events.Amount{
 		"0.25": "0.25", "1e-3": "0.001", "2.5E1": "25", "0": "", "-1": "", "1e999999999": "", "1e-90": "", `"1"`: "", "null": "",

@@ -93,6 +93,7 @@ func factsOf[P events.Payload](list []agents.Meaning) []P {
 	return all
 }
 
+// The first line determines the session's project, parent and fork. No password of a repository's URL is stored.
 func TestCreated(t *testing.T) {
 	const meta = `{"timestamp":"2026-01-02T03:04:06.000Z","type":"session_meta","payload":{"id":"` + ownID + `","timestamp":"2026-01-02T03:04:05.500Z","cwd":"pier","cli_version":"0.169.0"%}}`
 	for more, want := range map[string]events.SessionCreated{

@@ -105,6 +105,7 @@ func TestReferHistories(t *testing.T) {
 	})
 }
 
+// A rollout or a reference with invalid ids, or without lines to refer to, is refused, and nothing is appended to dst.
 func TestWriteRefuses(t *testing.T) {
 	for _, r := range []codex.Rollout{{}, {Thread: ownID, From: ownID}, {Thread: ownID, From: olderID}, {Thread: ownID, From: olderID, Lines: [][]byte{[]byte("torn")}}} {
 		if out, err := r.Append([]byte("before")); err == nil || string(out) != "before" {

@@ -190,6 +190,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// A file's path and first line determine its session, thread and stem. Other paths are not sessions.
 func TestFiles(t *testing.T) {
 	a := gemini.Agent{}
 	for name, want := range map[string]string{

@@ -228,6 +228,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
+// Title, working directory, project and models of a session come from its entries.
 func TestAbout(t *testing.T) {
 	l := storeLines(t, head+entry("model_change", "a", "", `,"provider":"p","modelId":"m-0"`)+answer("b", "a", "stop")+entry("session_info", "c", "b", `,"name":" Gulls "`))
 	s := l.Session(sessionID).Ledger

@@ -229,6 +229,7 @@ func TestPiecesLaw(t *testing.T) {
 	})
 }
 
+// A command's arguments determine the format of its output, and the first lines in that format the session.
 func TestFormats(t *testing.T) {
 	for command, want := range map[string]string{
 		"codex exec --json x": "codex", "/usr/bin/codex -m x exec --json x": "codex", "codex exec x": "lines", "codex --json": "lines",
@@ -250,6 +251,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// The name of a recorded file determines its session and stem. Other names are not recordings.
 func TestFiles(t *testing.T) {
 	a := stream.Agent{}
 	for name, want := range map[string]string{

@@ -21,6 +21,7 @@ func mustHold(t *testing.T, path, want string, beside int) {
 	}
 }
 
+// Replace sets the whole content and the mode, and leaves no other files.
 func TestReplace(t *testing.T) {
 	for _, sync := range []durable.Sync{durable.NoSync, durable.WithSync} {
 		path := filepath.Join(t.TempDir(), "file")

@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// One holder at a time has a lock. After its release another one can take it.
 func TestTake(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	first, err := Take(path)

@@ -60,6 +60,7 @@ func oneWords(list []seed) (words []seed) {
 	return words
 }
 
+// A terminal sequence before, after or inside a secret does not hide it.
 func TestTerminalSequences(t *testing.T) {
 	t.Run("B-04 known shapes with terminal sequences", func(t *testing.T) {
 		r := mustNew(t, redact.Options{})

@@ -73,6 +73,7 @@ func TestBesideAccessKey(t *testing.T) {
 	mustRedact(t, r, id+" "+hash+" "+key+"x", "[redacted:aws-access-key] "+hash+" "+key+"x", both[0])
 }
 
+// A given value is found in each usual encoding. A JSON number stays.
 func TestValues(t *testing.T) {
 	const value = `tr0ub&dor/3 "ü"`
 	r := mustNew(t, redact.Options{Values: map[string]string{"DB_PASSWORD": value + "\n", "PIN": "86427531"}})
@@ -106,6 +107,7 @@ func TestValueWithoutASCII(t *testing.T) {
 	mustRedact(t, r, `{"a":"\u043f\u0430\u0440\u043e\u043b\u044c!"}`, `{"a":"[redacted:P]!"}`, redact.Found{Rule: "P", Count: 1})
 }
 
+// A given pattern is applied to each unescaped string. If it has a group, only the group is replaced.
 func TestPatterns(t *testing.T) {
 	r := mustNew(t, redact.Options{Patterns: []redact.Pattern{
 		{Name: "assigned", Regexp: `(?i)\b(?:password|passwd|pwd)\b["']?\s*[:=]\s*["']?([^\s"',;]{4,})`},
@@ -144,6 +146,7 @@ func TestOptionErrors(t *testing.T) {
 	}
 }
 
+// Only texts in the form of a mark count as marks.
 func TestMarked(t *testing.T) {
 	for in, want := range map[string]int{
 		"": 0, "[redacted:github]": 1, `{"a":"[redacted:a][redacted:B_1.-]"}`: 2, "[redacted:]": 0, "[redacted:<rule>]": 0,
@@ -190,6 +193,7 @@ func TestLinear(t *testing.T) {
 	}
 }
 
+// A secret is found at any depth of nesting.
 func TestDeepNesting(t *testing.T) {
 	r := mustNew(t, redact.Options{})
 	s := seeds(dice{rand.New(rand.NewPCG(5, 5))})[0]

@@ -185,6 +185,7 @@ var forms = map[string]func(a, b, c string) string{
 	"bytes": func(a, b, c string) string { return "\xff\xfe " + a + b + c + " \x00" },
 }
 
+// Each seed is found in each encoding, and only the secret is replaced.
 func TestSeeds(t *testing.T) {
 	r := mustNew(t, redact.Options{})
 	tried, kinds := 0, map[string]bool{}

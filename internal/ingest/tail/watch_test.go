@@ -112,6 +112,7 @@ func TestWithoutWatches(t *testing.T) {
 	}
 }
 
+// After the system has dropped events, the tailer looks at all files.
 func TestOverflow(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("a/a.jsonl", "1\n")

@@ -43,6 +43,7 @@ func mustOpen(t testing.TB, path string) *Index {
 	return x
 }
 
+// Find returns the entry of each subject in the index, and no other subject.
 func TestFindKnowsEverySubject(t *testing.T) {
 	for _, size := range [][2]int{{0, 1}, {1, 1}, {500, 3}, {perPage, perPage}, {50_000, 20_000}} {
 		path, want := build(t, size[0], size[1])
@@ -60,6 +61,7 @@ func TestFindKnowsEverySubject(t *testing.T) {
 	}
 }
 
+// MayHold is true for each id in the index, and for few others.
 func TestMayHoldForgetsNoID(t *testing.T) {
 	const n = 50_000
 	path, _ := build(t, n, 100)

@@ -44,6 +44,7 @@ func TestPrintable(t *testing.T) {
 	})
 }
 
+// Bytes are printed in the largest unit, and counts with the plural of their noun.
 func TestSpelling(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KB", 1536: "1.5 KB", 5 << 20: "5.0 MB", 3 << 30: "3.0 GB"} {
 		if got := Bytes(n); got != want {

@@ -368,6 +368,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
+// An import with Only imports just these sessions. A cancelled import returns the context's error.
 func TestSome(t *testing.T) {
 	st, dir := openStore(t), folder(t, rootTree())
 	var last layouts.Progress

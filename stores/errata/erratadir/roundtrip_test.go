@@ -91,6 +91,7 @@ func indented(s string) string {
 	return string(data)
 }
 
+// Each unusual folder is exported byte for byte, and a second import adds nothing.
 func TestHandmade(t *testing.T) {
 	if n := len(handmade()); n < 20 {
 		t.Fatalf("found only %d sessions", n)
@@ -129,6 +130,7 @@ func rootTree() map[string]string {
 	return files
 }
 
+// A data folder with every kind of file is exported byte for byte, from any path that leads to it.
 func TestRoot(t *testing.T) {
 	files := rootTree()
 	st, dir := openStore(t), folder(t, files)

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 )
 
+// Calls above the memory limit wait until memory is released or their context ends.
 func TestFoldersInMemoryAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimits()

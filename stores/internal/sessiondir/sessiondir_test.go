@@ -144,6 +144,7 @@ func TestSpelling(t *testing.T) {
 	}
 }
 
+// ChangedSince returns the types of events that other sources appended after the last event of a source.
 func TestChangedSince(t *testing.T) {
 	st, ctx, sub := store{logtest.Open(t)}, t.Context(), events.Session("", "s")
 	for i, source := range []string{"urn:other", "urn:test", "urn:other"} {

@@ -28,6 +28,7 @@ func said(t testing.TB, st *tally.Store, session, thread, id, meta, turn string)
 	need(st.Session(session).Append(t.Context(), log.Any, &events.TurnAppended{Entries: []events.Entry{e}}))
 }
 
+// Messages, items and heads are written to files, and an import into another store has the same turns.
 func TestBoxes(t *testing.T) {
 	ctx, st := t.Context(), openStore(t)
 	said(t, st, "inbox/kettle", "inbox", "m1", `{"id":"m1","from":"user","to":"kettle","type":"question","thread":"b: c","replyTo":"m0","mine":"x"}`, `"Does it\nboil?"`)

@@ -57,6 +57,7 @@ func withCanaries(text string) (events.Raw, []string) {
 	return events.Raw(text), canaries
 }
 
+// Take removes every secret of a setting, keeps everything else, and Put restores the setting byte for byte.
 func TestCanaries(t *testing.T) {
 	raw, canaries := withCanaries(setting)
 	if len(canaries) < 40 {
@@ -184,6 +185,7 @@ func TestTakeRefusesWhatIsNotJSON(t *testing.T) {
 	}
 }
 
+// Put refuses placeholders and secrets that do not match one to one, with an error that contains no secret.
 func TestPutRefuses(t *testing.T) {
 	values, err := Unpack([]byte(`["canary",1]`))
 	if err != nil {
