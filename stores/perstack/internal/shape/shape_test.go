@@ -143,7 +143,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// EventName returns the name that the original gives to an event's file.
+// EventName names the file of an event as the original program does.
 func TestEventName(t *testing.T) {
 	if name := shape.EventName(17, 2, "callTools"); name != "event-17-2-callTools" {
 		t.Errorf("the file name is %s", name)
