@@ -58,7 +58,7 @@ func (l *Log) append(ctx context.Context, sub events.Subject, expect Expect, buf
 	if err != nil {
 		return ack, err
 	}
-	return l.settle(ctx, p.sub.Name(), p.buffered, ack)
+	return l.settle(ctx, p.sub.Name(), p.buffered, ack, p.era)
 }
 
 // put stores an append, here or through the owner.
@@ -70,6 +70,7 @@ func (l *Log) put(ctx context.Context, p *appending) (Ack, error) {
 	if err != nil {
 		return Ack{}, err
 	}
+	p.era = l.era()
 	if l.commit != nil {
 		l.commit.coming.Add(1)
 		defer l.commit.coming.Add(-1)
@@ -124,7 +125,7 @@ func (l *Log) Shared() bool { return l.config.Host.Shared }
 // note reports a stored append to the committer, or marks it, and reports its size to the roller.
 func (l *Log) note(p *appending, ack Ack) {
 	if l.commit != nil {
-		l.commit.note(ack.Last)
+		l.commit.note(ack.Last, p.era)
 	} else {
 		l.config.Host.Mark(ack.Last)
 	}
@@ -133,9 +134,9 @@ func (l *Log) note(p *appending, ack Ack) {
 	}
 }
 
-// settle returns when a stored append is as durable as the caller asked. A duplicate that was found in the log waits
-// like a new event. name is the append's name for an error.
-func (l *Log) settle(ctx context.Context, name string, buffered bool, ack Ack) (Ack, error) {
+// settle returns when an append that was stored in an era is as durable as the caller asked. A duplicate that was found
+// in the log waits like a new event. name is the append's name for an error.
+func (l *Log) settle(ctx context.Context, name string, buffered bool, ack Ack, e *era) (Ack, error) {
 	if l.commit == nil {
 		return ack, nil
 	}
@@ -145,7 +146,7 @@ func (l *Log) settle(ctx context.Context, name string, buffered bool, ack Ack) (
 	}
 	patience := timers.start(l.config.AckWait)
 	defer timers.stop(patience)
-	if err := l.commit.awaitFor(ctx, ack.Last, patience.C); err != nil {
+	if err := l.commit.awaitFor(ctx, ack.Last, e, patience.C); err != nil {
 		return Ack{}, fmt.Errorf("append to %s: %w", name, err)
 	}
 	return ack, nil
@@ -198,7 +199,7 @@ func (l *Log) appendAsync(ctx context.Context, sub events.Subject, expect Expect
 		// The next append of the subject is stored while this one is synced.
 		l.leave(t, err != nil)
 		if err == nil {
-			ack, err = l.settle(ctx, p.sub.Name(), p.buffered, ack)
+			ack, err = l.settle(ctx, p.sub.Name(), p.buffered, ack, p.era)
 		}
 		l.config.Observer.Appended(len(evs), time.Since(begun), err)
 		done.finish(ack, err)
@@ -261,6 +262,8 @@ type appending struct {
 
 	buffered bool // acknowledge before the sync
 	unshown  bool // the owner does not wait for its trees of files
+
+	era *era // in which the append is decided and stored
 
 	// State of the attempts in store.
 	exact   Exactly   // expectation of the last publication

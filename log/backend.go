@@ -108,6 +108,13 @@ type span struct {
 	After, Upto events.Offset
 }
 
+// recoverable is a Backend whose last messages may be lost while it is in use: see [Log.Recover].
+type recoverable interface {
+	// Quiet has publications under way return soon, with ErrUnknown unless their outcome is known, and runs work while
+	// there is none. publish is Publish for work.
+	Quiet(work func(publish func(context.Context, Publication) (Receipt, error)) error) error
+}
+
 // Outgoing is one message to store.
 type Outgoing struct {
 	ID     string // for the server's deduplication

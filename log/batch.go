@@ -104,6 +104,13 @@ func (u *batch) run(ctx context.Context) (acks []Ack, err error) {
 	return acks, l.settleAll(ctx, u.parts, acks)
 }
 
+// begin notes the era in which the batch is decided and stored.
+func (u *batch) begin(e *era) {
+	for _, p := range u.parts {
+		p.era = e
+	}
+}
+
 // store stores the batch, and leaves the queues.
 func (u *batch) store(ctx context.Context) ([]Ack, error) {
 	if u.l.redoes(u.parts) {
@@ -119,7 +126,7 @@ func (l *Log) settleAll(ctx context.Context, parts []*appending, acks []Ack) err
 	for _, ack := range acks {
 		last.Last = max(last.Last, ack.Last)
 	}
-	_, err := l.settle(ctx, nameOf(parts), false, last)
+	_, err := l.settle(ctx, nameOf(parts), false, last, parts[0].era)
 	return err
 }
 
@@ -133,6 +140,7 @@ func (u *batch) put(ctx context.Context) ([]Ack, error) {
 	if err != nil {
 		return nil, err
 	}
+	u.begin(l.era())
 	acks, err := l.store(ctx, u.parts...)
 	settle(acks, err)
 	if err != nil {
@@ -173,6 +181,7 @@ func (l *Log) redoes(parts []*appending) bool {
 // the outcome is unknown.
 func (u *batch) redoable(ctx context.Context) ([]Ack, error) {
 	l := u.l
+	u.begin(l.era())
 	acks, err := u.decide(ctx)
 	if acks != nil || err != nil {
 		l.leaveAll(u.tickets)
@@ -254,16 +263,17 @@ func (u *batch) record() (*appending, error) {
 	}
 	e = u.l.Stamp(e)
 	out := Outgoing{ID: e.MsgID(), Header: events.AppendHeader(make([]byte, 0, 512), e), Data: e.Data}
-	return &appending{sub: e.Subject, name: e.Subject.NATS(), events: []events.Event{e}, msgs: []Outgoing{out}, size: len(e.Data)}, nil
+	return &appending{era: u.parts[0].era, sub: e.Subject, name: e.Subject.NATS(), events: []events.Event{e}, msgs: []Outgoing{out}, size: len(e.Data)}, nil
 }
 
-// publish stores the redo record, and then all events, until all are stored or the log is closed.
+// publish stores the redo record, and then all events, until all are stored or the log is closed. Nothing is published
+// after the end of the era: the redo record may be gone by then, and insist stores it again.
 func (u *batch) publish(record *appending) ([]Ack, error) {
 	l := u.l
 	l.commit.coming.Add(1)
 	defer l.commit.coming.Add(-1)
 	h := l.commit.hold()
-	receipt, err := l.publishSoon(l.life, single(record, 0))
+	receipt, err := l.publishSoon(record.era.ctx, single(record, 0))
 	if err != nil && !errors.Is(err, ErrUnknown) {
 		l.commit.letGo(h)
 		return nil, fmt.Errorf("append to %s: %w", nameOf(u.parts), err)
@@ -288,7 +298,7 @@ func (u *batch) publish(record *appending) ([]Ack, error) {
 func (l *Log) publishSoon(ctx context.Context, p Publication) (receipt Receipt, err error) {
 	for try := range maxTries {
 		if err := pause(ctx, try); err != nil {
-			return Receipt{}, fmt.Errorf("%w: %v", ErrUnavailable, err)
+			return Receipt{}, fmt.Errorf("%w: %v", ErrUnavailable, context.Cause(ctx))
 		}
 		if receipt, err = l.backend.Publish(ctx, p); !errors.Is(err, ErrBusy) {
 			return receipt, err
@@ -313,7 +323,7 @@ func (u *batch) publishEvents() ([]Ack, error) {
 			leading, of = append(leading, single(p, 0)), append(of, i)
 		}
 	}
-	receipts, err := u.l.publishEach(u.l.life, leading)
+	receipts, err := u.l.publishEach(u.parts[0].era.ctx, leading)
 	if err != nil {
 		return nil, err
 	}
@@ -347,7 +357,7 @@ func (l *Log) chain(p *appending, ack *Ack) error {
 	known := p.exact
 	for i := range p.msgs {
 		if i > 0 {
-			receipt, err := l.publishSoon(l.life, single(p, i))
+			receipt, err := l.publishSoon(p.era.ctx, single(p, i))
 			if err != nil {
 				return err
 			}
@@ -355,8 +365,7 @@ func (l *Log) chain(p *appending, ack *Ack) error {
 		}
 		one := *p
 		one.events, one.size = p.events[i:i+1], p.size/len(p.msgs)
-		l.ids.stored(&one, known, ack.Last, l.alone())
-		l.lasts.set(p.name, ack.Last)
+		l.remember(&one, known, Ack{First: ack.Last, Last: ack.Last})
 		l.note(&one, *ack)
 		known.At = ack.Last
 	}
@@ -371,8 +380,11 @@ func (u *batch) insist(record *appending, h *hold) ([]Ack, error) {
 		if l.closing() || pause(l.life, min(try, 6)) != nil {
 			return nil, fmt.Errorf("append to %s: %w: the log was closed meanwhile", nameOf(u.parts), ErrUnknown)
 		}
-		before := l.commit.before(h) // a Recover changes it
-		if _, err := l.complete(l.life, record, before, l.publishSoon); err != nil {
+		e := l.era() // first: the offset below changes when an era begins
+		u.begin(e)
+		record.era = e
+		before := l.commit.before(h)
+		if _, err := l.complete(e.ctx, record, before, l.publishSoon); err != nil {
 			continue
 		}
 		acks, err := make([]Ack, len(u.parts)), error(nil)
@@ -380,7 +392,7 @@ func (u *batch) insist(record *appending, h *hold) ([]Ack, error) {
 			if len(p.msgs) == 0 {
 				continue
 			}
-			if acks[i], err = l.complete(l.life, p, before, l.publishSoon); err != nil {
+			if acks[i], err = l.complete(e.ctx, p, before, l.publishSoon); err != nil {
 				break
 			}
 		}
@@ -411,6 +423,7 @@ func (l *Log) complete(ctx context.Context, p *appending, after events.Offset, p
 		}
 	}
 	l.ids.of(p.sub).whole = false
+	l.lasts.drop(p.name)
 	ack := Ack{Durability: l.config.Host.Durability}
 	for i, m := range p.msgs {
 		at := there[m.ID]

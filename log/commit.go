@@ -3,6 +3,7 @@ package log
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -24,9 +25,29 @@ type Sync func(stream string) error
 type horizon interface {
 	// durable returns the highest offset up to which everything is safe.
 	durable(ctx context.Context) (events.Offset, error)
-	// await returns when an offset is safe.
-	await(ctx context.Context, at events.Offset) error
+	// await returns when an offset is safe that was read in an era.
+	await(ctx context.Context, at events.Offset, e *era) error
 }
+
+// era is the time between two calls of [Log.Recover]. A record that was stored or read in an earlier one may be gone,
+// and another record may have its offset. A log without a Sync has no eras.
+type era struct {
+	ctx  context.Context // ends with the era; then errEra is its cause
+	end  context.CancelCauseFunc
+	kept events.Offset // once another era has begun: records up to here are as durable as they were
+}
+
+func newEra(life context.Context) *era {
+	e := new(era)
+	e.ctx, e.end = context.WithCancelCause(life)
+	return e
+}
+
+// isOver reports whether a Recover has begun since.
+func (e *era) isOver() bool { return e != nil && e.ctx.Err() != nil }
+
+// errEra says that an era has ended.
+var errEra = errors.New("the log recovers, and what was stored last may be gone")
 
 // committer makes stored appends durable, many with one sync. While a sync runs, the next group is already being
 // stored.
@@ -35,6 +56,9 @@ type committer struct {
 	mark     func(events.Offset)
 	observer Observer
 	idle     time.Duration // how long appends that nobody waits for stay unsynced
+
+	life context.Context
+	era  atomic.Pointer[era] // changes while mu is held
 
 	kick chan struct{} // a caller waits
 	done chan struct{} // run has ended
@@ -62,8 +86,9 @@ func newCommitter(life context.Context, s func() error, mark func(events.Offset)
 		return nil, fmt.Errorf("log: open: sync: %w", err)
 	}
 	mark(head)
-	c := &committer{sync: s, mark: mark, observer: seen, idle: background, kick: make(chan struct{}, 1), done: make(chan struct{}),
+	c := &committer{sync: s, mark: mark, observer: seen, idle: background, life: life, kick: make(chan struct{}, 1), done: make(chan struct{}),
 		stored: head, synced: head, safe: head}
+	c.era.Store(newEra(life))
 	go c.run(life)
 	return c, nil
 }
@@ -205,10 +230,12 @@ func (c *committer) announce(tell func(events.Offset)) {
 	c.tell = tell
 }
 
-// note tells the committer the offset of a stored append.
-func (c *committer) note(at events.Offset) {
+// note tells the committer the offset of an append that was stored in an era.
+func (c *committer) note(at events.Offset, e *era) {
 	c.mu.Lock()
-	c.stored = max(c.stored, at)
+	if c.era.Load() == e {
+		c.stored = max(c.stored, at)
+	}
 	c.mu.Unlock()
 }
 
@@ -225,15 +252,21 @@ func (c *committer) failed() error {
 	return c.err
 }
 
-// revive resumes after a failed sync. head is the last offset that the backend has now; records that are gone were
-// never acknowledged.
+// revive resumes after a failed sync, and begins an era. head is the last offset that the backend has now; records that
+// are gone were never acknowledged.
 func (c *committer) revive(head events.Offset) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.era.Load().kept = c.safe
+	c.era.Store(newEra(c.life))
 	c.err, c.stored, c.synced = nil, max(head, c.safe), c.safe
 	for _, u := range c.batches {
 		u.at = c.safe // the stored part of the batch may be gone, and is stored again at other offsets
 	}
+	for _, w := range c.waits {
+		close(w.over)
+	}
+	c.waits = nil
 }
 
 func (c *committer) durable(context.Context) (events.Offset, error) {
@@ -271,12 +304,12 @@ func (c *committer) waiterAt(at events.Offset) (int, bool) {
 	return slices.BinarySearchFunc(c.waits, at, func(w waiter, at events.Offset) int { return cmp.Compare(w.at, at) })
 }
 
-// enlist returns a channel that is closed when an offset is safe or a sync failed. It returns nil if either is already
-// so.
-func (c *committer) enlist(at events.Offset, patient bool) <-chan struct{} {
+// enlist returns a channel that is closed when an offset is safe, a sync failed or the era is over. It returns nil if
+// one of them is already so.
+func (c *committer) enlist(at events.Offset, e *era, patient bool) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.safe >= at || c.err != nil {
+	if c.safe >= at || c.err != nil || c.era.Load() != e {
 		return nil
 	}
 	w := waiter{at, make(chan struct{}), patient}
@@ -314,8 +347,8 @@ func (c *committer) ask() {
 
 // await implements horizon. If ctx ends first or the sync failed, the offset may still be safe: the error is
 // ErrUnknown.
-func (c *committer) await(ctx context.Context, at events.Offset) error {
-	return c.awaitFor(ctx, at, nil)
+func (c *committer) await(ctx context.Context, at events.Offset, e *era) error {
+	return c.awaitFor(ctx, at, e, nil)
 }
 
 // A follower sees an append as soon as it is stored. Often its producer is about to store more, and then asks for one
@@ -324,8 +357,8 @@ func (c *committer) await(ctx context.Context, at events.Offset) error {
 var courtesy = 5 * time.Millisecond
 
 // follow is await for a follower.
-func (c *committer) follow(ctx context.Context, at events.Offset) error {
-	if over := c.enlist(at, true); over != nil {
+func (c *committer) follow(ctx context.Context, at events.Offset, e *era) error {
+	if over := c.enlist(at, e, true); over != nil {
 		patience := timers.start(courtesy)
 		defer timers.stop(patience)
 		select {
@@ -334,20 +367,20 @@ func (c *committer) follow(ctx context.Context, at events.Offset) error {
 		case <-ctx.Done():
 		}
 	}
-	return c.await(ctx, at)
+	return c.await(ctx, at, e)
 }
 
 // awaitFor is await that also ends when patience does. It asks for the sync itself: the append that stored the record
 // may not know that it did, and would then never ask.
-func (c *committer) awaitFor(ctx context.Context, at events.Offset, patience <-chan time.Time) error {
-	c.note(at)
+func (c *committer) awaitFor(ctx context.Context, at events.Offset, e *era, patience <-chan time.Time) error {
+	c.note(at, e)
 	// If a hold covers the offset, a sync now would be wasted: letGo asks for the sync that moves the watermark past
 	// it.
 	if safe, _ := c.durable(ctx); safe < at && !c.held(at) {
 		c.lead()
 	}
 	err := error(nil)
-	if over := c.enlist(at, false); over != nil {
+	if over := c.enlist(at, e, false); over != nil {
 		if !c.held(at) {
 			c.ask()
 		}
@@ -361,7 +394,11 @@ func (c *committer) awaitFor(ctx context.Context, at events.Offset, patience <-c
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.safe >= at {
+	safe := c.safe
+	if c.era.Load() != e {
+		safe, err = e.kept, errEra
+	}
+	if safe >= at {
 		return nil
 	}
 	return fmt.Errorf("%w: record %v is stored, but not known to be on disk: %v", ErrUnknown, at, cmp.Or(err, c.err))

@@ -92,6 +92,7 @@ func (f *follower) live(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(f.l.life, cancel)()
+	e := f.l.era()
 	cur, err := f.l.backend.Scan(ctx, Query{Filter: filter, After: f.r.After, Live: true, Want: f.r.Limit})
 	if err != nil {
 		return err
@@ -113,7 +114,7 @@ func (f *follower) live(ctx context.Context) error {
 			return fmt.Errorf("offset %v came after %v", m.Offset, f.r.After) // catchUp will find the reason
 		}
 		if !f.r.Buffered {
-			if err := f.l.followSafe(ctx, m.Offset); err != nil {
+			if err := f.l.followSafe(ctx, m.Offset, e); err != nil {
 				return err
 			}
 		}

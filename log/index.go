@@ -133,6 +133,15 @@ func (x *idIndex) grew(ids *subjectIDs) {
 	}
 }
 
+// forget drops all ids, so that the subjects are read again.
+func (x *idIndex) forget() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.subjects)
+	x.recent.Init()
+	x.total = 0
+}
+
 // stored notes an append of this Log. If the append expected the offset up to which the subject is known, or nobody
 // else writes, the subject stays known.
 func (x *idIndex) stored(p *appending, exact Exactly, first events.Offset, alone bool) {
@@ -194,7 +203,10 @@ func (l *Log) fill(ctx context.Context, ids *subjectIDs, last events.Offset) err
 	switch {
 	case err != nil:
 		return err
-	case newest > 0 && newest <= ids.upto:
+	case newest < ids.upto: // what was read last is gone: see Recover
+		clear(ids.offsets)
+		ids.from, ids.upto, ids.types, ids.forgot = 0, 0, nil, 0
+	case newest > 0 && newest == ids.upto:
 		ids.whole = true
 		return nil
 	}

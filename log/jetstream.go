@@ -268,6 +268,17 @@ func (b *jetStream) put(ctx context.Context, p Publication) (Receipt, error) {
 	return receipt, err
 }
 
+// Quiet implements recoverable.
+func (b *jetStream) Quiet(work func(publish func(context.Context, Publication) (Receipt, error)) error) error {
+	if b.own != nil {
+		b.own.giveUp(fmt.Errorf("%w: the server could not write", ErrUnknown))
+	}
+	b.appending.Lock()
+	defer b.appending.Unlock()
+	b.line.Load().active().written.Store(nil) // a part of it may be gone
+	return work(b.put)
+}
+
 // exactIn returns a publication with the expectations for the active segment. If a subject's last message is in an
 // older segment, the active one must have none. That it is the last message of the older segments is checked here,
 // where nothing changes any more.

@@ -25,10 +25,13 @@ func (x *lasts) get(subject string) (events.Offset, bool) {
 	return at, known
 }
 
-// set notes a subject's last offset. The caller has the subject's turn.
-func (x *lasts) set(subject string, at events.Offset) {
+// set notes a subject's last offset as it was in an era. The caller has the subject's turn.
+func (x *lasts) set(subject string, at events.Offset, e *era) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if e.isOver() { // Recover ends the era before it forgets
+		return
+	}
 	if len(x.of) >= maxLasts {
 		clear(x.of) // subjects in use come back soon
 	}
@@ -36,6 +39,13 @@ func (x *lasts) set(subject string, at events.Offset) {
 		x.of = make(map[string]events.Offset)
 	}
 	x.of[subject] = at
+}
+
+// drop forgets a subject's last offset.
+func (x *lasts) drop(subject string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.of, subject)
 }
 
 // forget drops all offsets, so that the server is asked again.
@@ -52,12 +62,13 @@ func (l *Log) lastOf(ctx context.Context, subject string) (events.Offset, error)
 			return at, nil
 		}
 	}
+	e := l.era()
 	m, err := l.backend.Last(ctx, subject)
 	if err != nil && !isNotFound(err) {
 		return 0, fmt.Errorf("append to %s: %w", nameOfNATS(subject), err)
 	}
 	if l.alone() && err == nil {
-		l.lasts.set(subject, m.Offset)
+		l.lasts.set(subject, m.Offset, e)
 	}
 	return m.Offset, nil
 }

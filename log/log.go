@@ -199,35 +199,36 @@ func (l *Log) Close() error {
 // write. Appends under way return ErrUnknown. work runs while nothing is being appended, and has to make sure that
 // stored messages can be synced again. If it fails, appends are still refused.
 func (l *Log) Recover(ctx context.Context, work func() error) error {
-	js := l.js
-	if js == nil {
+	b, ok := l.backend.(recoverable)
+	if !ok {
 		return work()
 	}
-	if js.own != nil {
-		js.own.giveUp(fmt.Errorf("%w: the server could not write", ErrUnknown))
+	if e := l.era(); e != nil {
+		e.end(errEra) // batches under way: their redo records may vanish
 	}
-	js.appending.Lock()
-	defer js.appending.Unlock()
-	js.line.Load().active().written.Store(nil) // a part of it may be gone
-	l.lasts.forget()
-	if l.commit == nil {
-		return work()
-	}
-	l.commit.busy.Lock()
-	defer l.commit.busy.Unlock()
-	if err := work(); err != nil {
-		return err
-	}
-	if safe, _ := l.commit.durable(ctx); l.config.Host.Owner {
-		if err := l.redo(ctx, safe, js.put); err != nil {
+	return b.Quiet(func(publish func(context.Context, Publication) (Receipt, error)) error {
+		if l.commit != nil {
+			l.commit.busy.Lock()
+			defer l.commit.busy.Unlock()
+		}
+		err := work()
+		// Whatever was read until now may be gone.
+		l.lasts.forget()
+		l.ids.forget()
+		if l.commit == nil || err != nil {
 			return err
 		}
-	}
-	st, err := js.State(ctx)
-	if err == nil {
-		l.commit.revive(st.Last)
-	}
-	return err
+		if safe, _ := l.commit.durable(ctx); l.config.Host.Owner {
+			if err := l.redo(ctx, safe, publish); err != nil {
+				return err
+			}
+		}
+		st, err := l.backend.State(ctx)
+		if err == nil {
+			l.commit.revive(st.Last)
+		}
+		return err
+	})
 }
 
 // AtRest runs work while nothing is being appended and every append is as durable as its caller asked. Appends wait for
@@ -342,6 +343,7 @@ func (l *Log) Last(ctx context.Context, sub events.Subject) (events.Record, erro
 	if l.isClosed() {
 		return events.Record{}, l.errClosed("last of " + sub.Name())
 	}
+	e := l.era()
 	m, err := l.backend.Last(ctx, sub.NATS())
 	if err == nil || isNotFound(err) {
 		err = cmp.Or(Noted(ctx, l.lostBehind(sub, m.Offset)), err)
@@ -352,7 +354,7 @@ func (l *Log) Last(ctx context.Context, sub events.Subject) (events.Record, erro
 	if err != nil {
 		return events.Record{}, fmt.Errorf("log: last of %s: %w", sub.Name(), err)
 	}
-	if err := errors.Join(l.awaitSafe(ctx, m.Offset), l.awaitWhole(ctx, m)); err != nil {
+	if err := errors.Join(l.awaitSafe(ctx, m.Offset, e), l.awaitWhole(ctx, m)); err != nil {
 		return events.Record{}, fmt.Errorf("log: last of %s: %w", sub.Name(), err)
 	}
 	l.took.Add(1)
@@ -368,12 +370,13 @@ func (l *Log) First(ctx context.Context, sub events.Subject) (events.Offset, err
 	if l.isClosed() {
 		return 0, l.errClosed("first of " + sub.Name())
 	}
+	e := l.era()
 	m, err := Message{}, errors.ErrUnsupported
 	if b, ok := l.backend.(firsts); ok {
 		m, err = b.First(ctx, sub.NATS())
 	}
 	if err == nil {
-		err = errors.Join(l.awaitSafe(ctx, m.Offset), l.awaitWhole(ctx, m))
+		err = errors.Join(l.awaitSafe(ctx, m.Offset, e), l.awaitWhole(ctx, m))
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		for rec, err := range l.Read(ctx, events.Range{Subject: sub}) {
@@ -389,20 +392,29 @@ func (l *Log) First(ctx context.Context, sub events.Subject) (events.Offset, err
 	return m.Offset, nil
 }
 
-// awaitSafe returns when an offset is durable: a caller must not see an event that can still vanish.
-func (l *Log) awaitSafe(ctx context.Context, at events.Offset) error {
+// awaitSafe returns when an offset is durable that was read in an era: a caller must not see an event that can still
+// vanish.
+func (l *Log) awaitSafe(ctx context.Context, at events.Offset, e *era) error {
 	if l.safe == nil {
 		return nil
 	}
-	return l.safe.await(ctx, at)
+	return l.safe.await(ctx, at, e)
 }
 
 // followSafe is awaitSafe for a follower.
-func (l *Log) followSafe(ctx context.Context, at events.Offset) error {
+func (l *Log) followSafe(ctx context.Context, at events.Offset, e *era) error {
 	if l.commit == nil {
-		return l.awaitSafe(ctx, at)
+		return l.awaitSafe(ctx, at, e)
 	}
-	return l.commit.follow(ctx, at)
+	return l.commit.follow(ctx, at, e)
+}
+
+// era returns the present era; nil without a Sync.
+func (l *Log) era() *era {
+	if l.commit == nil {
+		return nil
+	}
+	return l.commit.era.Load()
 }
 
 // A server that others run shows the messages of an atomic batch while it stores them. Each message carries its number
@@ -458,11 +470,12 @@ func (l *Log) RecordsRead() int64 { return l.took.Load() }
 // Record returns the record at an offset: ErrNotFound beyond the ends of the log, *events.DamageError if it cannot be
 // read. It waits until the record is durable.
 func (l *Log) Record(ctx context.Context, at events.Offset) (events.Record, error) {
+	e := l.era()
 	rec, err := l.record(ctx, at)
 	if err != nil {
 		return rec, Noted(ctx, err)
 	}
-	if err := l.awaitSafe(ctx, at); err != nil {
+	if err := l.awaitSafe(ctx, at, e); err != nil {
 		return events.Record{}, fmt.Errorf("log: record %v: %w", at, err)
 	}
 	l.took.Add(1)

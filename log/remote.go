@@ -198,7 +198,7 @@ func (r *remote) durable(ctx context.Context) (events.Offset, error) {
 }
 
 // await implements horizon: it asks, then waits for notices, and asks again from time to time.
-func (r *remote) await(ctx context.Context, at events.Offset) error {
+func (r *remote) await(ctx context.Context, at events.Offset, _ *era) error {
 	for {
 		r.mu.Lock()
 		safe, moved := r.safe, r.moved

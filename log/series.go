@@ -42,7 +42,7 @@ func (l *Log) AppendSeries(ctx context.Context, sub events.Subject, expect Expec
 	if err != nil {
 		return Ack{}, added, err
 	}
-	ack, err = l.settle(ctx, sub.Name(), false, ack)
+	ack, err = l.settle(ctx, sub.Name(), false, ack, list[0].era)
 	return ack, added, err
 }
 
@@ -86,6 +86,9 @@ func (l *Log) putSeries(ctx context.Context, list []*appending) (all Ack, added 
 			p.expect, p.behind = At(all.Last), previous
 		}
 		ack, err := l.put(ctx, p)
+		if l.era() != list[0].era {
+			err = fmt.Errorf("append to %s: %w: %v", p.sub.Name(), ErrUnknown, errEra)
+		}
 		if err == nil && i > 0 && ack.Last <= all.Last {
 			err = &ConflictError{Subject: p.sub, Want: all.Last, Have: ack.Last}
 		}

@@ -40,8 +40,7 @@ func (l *Log) store(ctx context.Context, parts ...*appending) ([]Ack, error) {
 		case err == nil && !receipt.Duplicate:
 			return l.stored(parts, receipt), nil
 		case conflict != nil && len(parts) == 1:
-			parts[0].moved()
-			l.ids.of(parts[0].sub).whole = false
+			l.moved(parts[0])
 			parts[0].tried, parts[0].claimed = pub.Writes[0].Expect, Exactly{Set: true, At: conflict.Have}
 		case err == nil || errors.Is(err, ErrDuplicate):
 			for _, p := range parts {
@@ -56,8 +55,7 @@ func (l *Log) store(ctx context.Context, parts ...*appending) ([]Ack, error) {
 		case errors.Is(err, ErrBusy):
 		case errors.Is(err, ErrConflict):
 			for _, p := range parts {
-				p.moved()
-				l.ids.of(p.sub).whole = false
+				l.moved(p)
 			}
 		default:
 			if errors.Is(err, ErrUnknown) {
@@ -102,9 +100,11 @@ func nameOfNATS(subject string) string {
 	return subject
 }
 
-// moved makes the next attempt look at the subject again: another writer wrote to it.
-func (p *appending) moved() {
+// moved makes the next attempt look at the subject again: another writer wrote to it, or its last record is gone.
+func (l *Log) moved(p *appending) {
 	p.tail, p.behind, p.tried = true, 0, Exactly{}
+	l.ids.of(p.sub).whole = false
+	l.lasts.drop(p.name)
 }
 
 // stored returns the Acks of the parts of one publication, and notes them.
@@ -120,10 +120,17 @@ func (l *Log) stored(parts []*appending, r Receipt) []Ack {
 		}
 		acks[i] = Ack{First: at + 1, Last: at + events.Offset(len(p.msgs)), Durability: l.config.Host.Durability}
 		at = acks[i].Last
-		l.ids.stored(p, p.exact, acks[i].First, l.alone())
-		l.lasts.set(p.name, at)
+		l.remember(p, p.exact, acks[i])
 	}
 	return acks
+}
+
+// remember notes what an append stored, unless the log has recovered since.
+func (l *Log) remember(p *appending, exact Exactly, ack Ack) {
+	if !p.era.isOver() {
+		l.ids.stored(p, exact, ack.First, l.alone())
+	}
+	l.lasts.set(p.name, ack.Last, p.era)
 }
 
 // cannotRead reports whether a record that the backend counts is lost. A record that the answering server does not have
