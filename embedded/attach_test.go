@@ -54,9 +54,9 @@ func TestOwnerEndsWhileAttachedTo(t *testing.T) {
 	}
 }
 
-// mortal is a proxy between an owner and its clients. At the last of a number of requests it stops the owner, and
+// mortalProxy is a proxy between an owner and its clients. At the last of a number of requests it stops the owner, and
 // answers nothing more.
-type mortal struct {
+type mortalProxy struct {
 	listener net.Listener
 	end      func() // stops the owner, once
 	ended    chan struct{}
@@ -66,13 +66,13 @@ type mortal struct {
 	conns []net.Conn
 }
 
-func newMortal(t *testing.T, srv *embedded.Server, dir string, requests int) *mortal {
+func newMortal(t *testing.T, srv *embedded.Server, dir string, requests int) *mortalProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &mortal{listener: l, left: requests, ended: make(chan struct{})}
+	m := &mortalProxy{listener: l, left: requests, ended: make(chan struct{})}
 	m.end = sync.OnceFunc(func() {
 		defer close(m.ended)
 		l.Close()
@@ -123,7 +123,7 @@ func newMortal(t *testing.T, srv *embedded.Server, dir string, requests int) *mo
 }
 
 // pass forwards the bytes of a client.
-func (m *mortal) pass(server, client net.Conn) {
+func (m *mortalProxy) pass(server, client net.Conn) {
 	chunk := make([]byte, 64<<10)
 	for {
 		n, err := client.Read(chunk)
@@ -144,7 +144,7 @@ func (m *mortal) pass(server, client net.Conn) {
 	}
 }
 
-func (m *mortal) alive() bool {
+func (m *mortalProxy) alive() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.left > 0

@@ -18,7 +18,7 @@ import (
 // on three nodes that each have the stream.
 var batchContract = []struct {
 	promise string
-	hold    func(b *batches)
+	hold    func(b *atomicStream)
 }{
 	{"A batch is stored as one stretch in its order, if each of its expectations holds", batchStored},
 	{"One wrong expectation, on whichever message, and nothing is stored", batchConflict},
@@ -79,9 +79,9 @@ func TestBatchContractIsDocumented(t *testing.T) {
 	mustBeDocumented(t, "Atomic batches", 4, promises)
 }
 
-func batchStored(b *batches) {
+func batchStored(b *atomicStream) {
 	x, y := b.put("x"), b.put("y")
-	a := b.mustStore(message{subject: "x", expect: at(x)}, message{subject: "new", expect: "0"}, message{subject: "x"}, message{subject: "y", expect: at(y)}, message{subject: "any"})
+	a := b.mustStore(message{subject: "x", expect: num(x)}, message{subject: "new", expect: "0"}, message{subject: "x"}, message{subject: "y", expect: num(y)}, message{subject: "any"})
 	for i, subject := range []string{"x", "new", "x", "y", "any"} {
 		if seq := a.seq - 4 + uint64(i); !slices.Contains(b.stored(subject), seq) {
 			b.t.Errorf("message %d is not in subject %s", seq, subject)
@@ -89,83 +89,83 @@ func batchStored(b *batches) {
 	}
 }
 
-func batchConflict(b *batches) {
+func batchConflict(b *atomicStream) {
 	for wrong := range 3 {
-		list := []message{{subject: "x", expect: at(b.put("x"))}, {subject: "y", expect: at(b.put("y"))}, {subject: "z", expect: at(b.put("z"))}}
+		list := []message{{subject: "x", expect: num(b.put("x"))}, {subject: "y", expect: num(b.put("y"))}, {subject: "z", expect: num(b.put("z"))}}
 		want, _ := strconv.ParseUint(list[wrong].expect, 10, 64)
-		list[wrong].expect = at(want - 1)
-		if a := b.mustRefuse(list, 10071); a.text != "wrong last sequence: "+at(want) {
+		list[wrong].expect = num(want - 1)
+		if a := b.mustRefuse(list, 10071); a.text != "wrong last sequence: "+num(want) {
 			b.t.Errorf("wrong expectation in message %d: got %v, want the sequence %d", wrong+1, a, want)
 		}
 		list[wrong].expect = "0"
 		b.mustRefuse(list, 10071)
-		list[wrong].expect = at(want)
+		list[wrong].expect = num(want)
 		b.mustStore(list...)
-		other := many(3)
+		other := manyMessages(3)
 		other[wrong].header = map[string]string{"Nats-Expected-Stream": "other"}
 		b.mustRefuse(other, 10060)
 	}
 }
 
-func batchFirstOfSubject(b *batches) {
+func batchFirstOfSubject(b *atomicStream) {
 	x := b.put("x")
-	b.mustRefuse([]message{{subject: "x"}, {subject: "y"}, {subject: "x", expect: at(x)}}, 10164)
-	b.mustRefuse([]message{{subject: "x", expect: at(x)}, {subject: "x", expect: at(x)}}, 10164)
-	b.mustRefuse([]message{{subject: "x", expect: at(x)}, {subject: "x", expect: at(b.lastSequence() + 1)}}, 10164)
-	b.mustStore(message{subject: "x", expect: at(x)}, message{subject: "y"}, message{subject: "x"})
+	b.mustRefuse([]message{{subject: "x"}, {subject: "y"}, {subject: "x", expect: num(x)}}, 10164)
+	b.mustRefuse([]message{{subject: "x", expect: num(x)}, {subject: "x", expect: num(x)}}, 10164)
+	b.mustRefuse([]message{{subject: "x", expect: num(x)}, {subject: "x", expect: num(b.lastSequence() + 1)}}, 10164)
+	b.mustStore(message{subject: "x", expect: num(x)}, message{subject: "y"}, message{subject: "x"})
 }
 
-func batchGuards(b *batches) {
+func batchGuards(b *atomicStream) {
 	g, x := b.put("g"), b.put("x")
 	for place := range 3 {
 		list := []message{{subject: "a"}, {subject: "b"}, {subject: "c"}}
-		list[place].guard, list[place].expect = "g", at(g-1)
-		if a := b.mustRefuse(list, 10071); a.text != "wrong last sequence: "+at(g) {
+		list[place].guard, list[place].expect = "g", num(g-1)
+		if a := b.mustRefuse(list, 10071); a.text != "wrong last sequence: "+num(g) {
 			b.t.Errorf("guard on message %d: got %v, want the sequence %d", place+1, a, g)
 		}
-		list[place].expect = at(g)
+		list[place].expect = num(g)
 		b.mustStore(list...)
 		list[place].guard, list[place].expect = "nothing", "0"
 		b.mustStore(list...)
-		list[place].expect = at(g)
+		list[place].expect = num(g)
 		b.mustRefuse(list, 10071)
 	}
 	// The guard replaces the message's own expectation: the server does not check that of x.
 	b.put("x")
-	b.mustStore(message{subject: "x", guard: "g", expect: at(g)}, message{subject: "y"})
-	b.mustRefuse([]message{{subject: "x", guard: "g", expect: at(x)}, {subject: "y"}}, 10071)
+	b.mustStore(message{subject: "x", guard: "g", expect: num(g)}, message{subject: "y"})
+	b.mustRefuse([]message{{subject: "x", guard: "g", expect: num(x)}, {subject: "y"}}, 10071)
 	b.mustRefuse([]message{{subject: "x", guard: "g"}, {subject: "y"}}, 10193)
 	// Several guards on one subject must agree.
-	b.mustStore(message{subject: "x", guard: "g", expect: at(g)}, message{subject: "y", guard: "g", expect: at(g)})
-	b.mustRefuse([]message{{subject: "x", guard: "g", expect: at(g)}, {subject: "y", guard: "g", expect: "0"}}, 10071)
+	b.mustStore(message{subject: "x", guard: "g", expect: num(g)}, message{subject: "y", guard: "g", expect: num(g)})
+	b.mustRefuse([]message{{subject: "x", guard: "g", expect: num(g)}, {subject: "y", guard: "g", expect: "0"}}, 10071)
 }
 
-func batchGuardFirst(b *batches) {
+func batchGuardFirst(b *atomicStream) {
 	g := b.put("g")
-	b.mustRefuse([]message{{subject: "g"}, {subject: "x", guard: "g", expect: at(g)}}, 10164)
-	b.mustRefuse([]message{{subject: "g", expect: at(g)}, {subject: "x", guard: "g", expect: at(g)}}, 10164)
-	b.mustRefuse([]message{{subject: "x", guard: "g", expect: at(g - 1)}, {subject: "g"}}, 10071)
-	a := b.mustStore(message{subject: "x", guard: "g", expect: at(g)}, message{subject: "g"})
-	b.mustStore(message{subject: "x", guard: "g", expect: at(a.seq)}, message{subject: "g", expect: at(a.seq)})
+	b.mustRefuse([]message{{subject: "g"}, {subject: "x", guard: "g", expect: num(g)}}, 10164)
+	b.mustRefuse([]message{{subject: "g", expect: num(g)}, {subject: "x", guard: "g", expect: num(g)}}, 10164)
+	b.mustRefuse([]message{{subject: "x", guard: "g", expect: num(g - 1)}, {subject: "g"}}, 10071)
+	a := b.mustStore(message{subject: "x", guard: "g", expect: num(g)}, message{subject: "g"})
+	b.mustStore(message{subject: "x", guard: "g", expect: num(a.seq)}, message{subject: "g", expect: num(a.seq)})
 }
 
-func batchGuardsCross(b *batches) {
-	said := codes{}
+func batchGuardsCross(b *atomicStream) {
+	said := answerCodes{}
 	for range testkit.Times(20) {
 		x, y := b.put("x"), b.put("y")
-		both := b.pair([]message{{subject: "x", guard: "y", expect: at(y)}, {subject: "l"}}, []message{{subject: "y", guard: "x", expect: at(x)}, {subject: "m"}})
+		both := b.pair([]message{{subject: "x", guard: "y", expect: num(y)}, {subject: "l"}}, []message{{subject: "y", guard: "x", expect: num(x)}, {subject: "m"}})
 		said.add(both[:]...)
 		b.mustWinOnce(both)
 	}
 	b.t.Logf("answers: %v", said)
 }
 
-func batchGuardsShared(b *batches) {
-	said := codes{}
+func batchGuardsShared(b *atomicStream) {
+	said := answerCodes{}
 	for range testkit.Times(10) {
 		g := b.put("g")
 		guard := func(subject string) []message {
-			return []message{{subject: subject, guard: "g", expect: at(g)}, {subject: "l"}}
+			return []message{{subject: subject, guard: "g", expect: num(g)}, {subject: "l"}}
 		}
 		both := b.pair(guard("x"), guard("y"))
 		said.add(both[:]...)
@@ -178,43 +178,43 @@ func batchGuardsShared(b *batches) {
 	b.t.Logf("answers: %v", said)
 }
 
-func batchEnd(b *batches) {
+func batchEnd(b *atomicStream) {
 	x := b.put("x")
 	before := b.lastSequence()
-	a := b.begin(message{subject: "y"}).end(message{subject: "x", expect: at(x - 1), id: "eob", header: map[string]string{"Nats-Expected-Stream": "other"}})
+	a := b.begin(message{subject: "y"}).end(message{subject: "x", expect: num(x - 1), id: "eob", header: map[string]string{"Nats-Expected-Stream": "other"}})
 	if a.code != 0 || a.count != 1 || a.seq != before+1 || len(b.stored("x")) != 1 {
 		b.t.Errorf("eob with a wrong expectation: got %v, want one stored message", a)
 	}
 	if a := b.begin(message{subject: "y"}).end(message{subject: "y", guard: "x", expect: "0"}); a.code != 0 || a.count != 1 {
 		b.t.Errorf("eob with a wrong guard: got %v, want one stored message", a)
 	}
-	b.mustStore(message{subject: "x", expect: at(x), id: "eob"}, message{subject: "y"}) // the server has not stored its id either
+	b.mustStore(message{subject: "x", expect: num(x), id: "eob"}, message{subject: "y"}) // the server has not stored its id either
 }
 
 const expectStream = "Nats-Expected-Last-Sequence"
 
-func batchStream(b *batches) {
+func batchStream(b *atomicStream) {
 	x := b.put("x")
 	last := b.lastSequence()
-	b.mustRefuse([]message{{subject: "y", header: map[string]string{expectStream: at(last - 1)}}, {subject: "z"}}, 10071)
-	b.mustRefuse([]message{{subject: "y"}, {subject: "z", header: map[string]string{expectStream: at(last)}}}, 10071)
-	b.mustRefuse([]message{{subject: "y"}, {subject: "z", header: map[string]string{expectStream: at(last + 1)}}}, 10164)
-	b.mustRefuse([]message{{subject: "y", guard: "x", expect: at(x - 1), header: map[string]string{expectStream: at(last)}}, {subject: "z"}}, 10071)
-	b.mustStore(message{subject: "y", guard: "x", expect: at(x), header: map[string]string{expectStream: at(last)}}, message{subject: "z"})
+	b.mustRefuse([]message{{subject: "y", header: map[string]string{expectStream: num(last - 1)}}, {subject: "z"}}, 10071)
+	b.mustRefuse([]message{{subject: "y"}, {subject: "z", header: map[string]string{expectStream: num(last)}}}, 10071)
+	b.mustRefuse([]message{{subject: "y"}, {subject: "z", header: map[string]string{expectStream: num(last + 1)}}}, 10164)
+	b.mustRefuse([]message{{subject: "y", guard: "x", expect: num(x - 1), header: map[string]string{expectStream: num(last)}}, {subject: "z"}}, 10071)
+	b.mustStore(message{subject: "y", guard: "x", expect: num(x), header: map[string]string{expectStream: num(last)}}, message{subject: "z"})
 }
 
-func batchCross(b *batches) {
-	said := codes{}
+func batchCross(b *atomicStream) {
+	said := answerCodes{}
 	for range testkit.Times(20) {
 		x, y := b.put("x"), b.put("y")
-		both := b.pair([]message{{subject: "x", expect: at(x)}, {subject: "y", expect: at(y)}}, []message{{subject: "y", expect: at(y)}, {subject: "x", expect: at(x)}})
+		both := b.pair([]message{{subject: "x", expect: num(x)}, {subject: "y", expect: num(y)}}, []message{{subject: "y", expect: num(y)}, {subject: "x", expect: num(x)}})
 		said.add(both[:]...)
 		b.mustWinOnce(both)
 	}
 	b.t.Logf("answers: %v", said)
 }
 
-func batchSide(b *batches) {
+func batchSide(b *atomicStream) {
 	for range testkit.Times(10) {
 		for _, a := range b.pair([]message{{subject: "x"}, {subject: "y"}, {subject: "one"}}, []message{{subject: "y"}, {subject: "x"}, {subject: "two"}}) {
 			if a.code != 0 || a.err != nil || a.count != 3 {
@@ -232,12 +232,12 @@ func batchSide(b *batches) {
 	}
 }
 
-func batchOvertaken(b *batches) {
+func batchOvertaken(b *atomicStream) {
 	for range testkit.Times(10) {
 		x := b.put("x")
-		open := b.begin(message{subject: "y"}, message{subject: "x", expect: at(x)})
+		open := b.begin(message{subject: "y"}, message{subject: "x", expect: num(x)})
 		now := b.put("x")
-		if a := open.commit(message{subject: "z"}); a.code != 10071 || a.text != "wrong last sequence: "+at(now) {
+		if a := open.commit(message{subject: "z"}); a.code != 10071 || a.text != "wrong last sequence: "+num(now) {
 			b.t.Errorf("got %v, want %d", a, now)
 		}
 	}
@@ -245,10 +245,10 @@ func batchOvertaken(b *batches) {
 		b.t.Errorf("a refused batch: got %v stored, want nothing", y)
 	}
 	// Here the other message is perhaps not stored when the commit arrives.
-	said := codes{}
+	said := answerCodes{}
 	for range testkit.Times(10) {
 		x := b.put("x")
-		open := b.begin(message{subject: "y"}, message{subject: "x", expect: at(x)})
+		open := b.begin(message{subject: "y"}, message{subject: "x", expect: num(x)})
 		if err := b.nc.PublishMsg(b.encode(message{subject: "x"}, nil)); err != nil {
 			b.t.Fatal(err)
 		}
@@ -272,7 +272,7 @@ func batchOvertaken(b *batches) {
 		if err := b.nc.PublishMsg(last); err != nil {
 			b.t.Fatal(err)
 		}
-		a := b.ask(b.encode(message{subject: "x", expect: at(x)}, nil))
+		a := b.ask(b.encode(message{subject: "x", expect: num(x)}, nil))
 		said.add(a)
 		if a.code != 10071 && (a.code != 10164 || b.replicas == 1) {
 			b.t.Errorf("got %v", a)
@@ -285,24 +285,24 @@ func batchOvertaken(b *batches) {
 	b.t.Logf("answers: %v", said)
 }
 
-func batchDuplicate(b *batches) {
+func batchDuplicate(b *atomicStream) {
 	x := b.put("x")
 	id := func(name string) string { return b.prefix + name }
-	list := []message{{subject: "x", expect: at(x), id: id("1")}, {subject: "y", id: id("2")}, {subject: "z", id: id("3")}}
+	list := []message{{subject: "x", expect: num(x), id: id("1")}, {subject: "y", id: id("2")}, {subject: "z", id: id("3")}}
 	b.mustRefuse([]message{{subject: "y", id: id("2")}, {subject: "z"}, {subject: "z", id: id("2")}}, 10201)
 	b.mustStore(list...)
 	if a := b.mustRefuse(list, 10201); a.seq != 0 || a.duplicate {
 		b.t.Errorf("got the place in the answer %v, want none", a) // the expectation is wrong now, too: the server checks ids first
 	}
 	b.mustRefuse([]message{{subject: "x"}, {subject: "y", id: id("2")}, {subject: "z"}}, 10201)
-	b.mustRefuse([]message{{subject: "x", expect: at(x)}, {subject: "y", id: id("2")}, {subject: "z"}}, 10071) // message by message
+	b.mustRefuse([]message{{subject: "x", expect: num(x)}, {subject: "y", id: id("2")}, {subject: "z"}}, 10071) // message by message
 	if a := b.ask(b.encode(list[1], nil)); !a.duplicate {
 		b.t.Errorf("a message of the batch sent alone: got %v, want a duplicate", a)
 	}
 }
 
-func batchRepeated(b *batches) {
-	said := codes{}
+func batchRepeated(b *atomicStream) {
+	said := answerCodes{}
 	for i := range testkit.Times(10) {
 		id := func(n int) string { return fmt.Sprint(b.prefix, i, ".", n) }
 		list := []message{{subject: "x", id: id(1)}, {subject: "y", id: id(2)}, {subject: "z", id: id(3)}}
@@ -321,7 +321,7 @@ func batchRepeated(b *batches) {
 	}
 }
 
-func many(n int) []message {
+func manyMessages(n int) []message {
 	list := make([]message, n)
 	for i := range list {
 		list[i].subject = fmt.Sprint(i)
@@ -329,17 +329,17 @@ func many(n int) []message {
 	return list
 }
 
-func batchLength(b *batches) {
-	b.mustStore(many(1000)...)
-	b.mustRefuse(many(1001), 10199)
-	b.mustRefuse(many(1002), 10199)
-	if a := b.begin(many(1000)...).end(message{subject: "x"}); a.code != 0 || a.count != 1000 {
+func batchLength(b *atomicStream) {
+	b.mustStore(manyMessages(1000)...)
+	b.mustRefuse(manyMessages(1001), 10199)
+	b.mustRefuse(manyMessages(1002), 10199)
+	if a := b.begin(manyMessages(1000)...).end(message{subject: "x"}); a.code != 0 || a.count != 1000 {
 		b.t.Errorf("1,000 and eob: got %v, want 1,000 messages", a)
 	}
 }
 
-func batchOpen(b *batches) {
-	var open []*batch
+func batchOpen(b *atomicStream) {
+	var open []*openBatch
 	for range 50 {
 		open = append(open, b.begin(message{subject: "x"}))
 	}
@@ -353,7 +353,7 @@ func batchOpen(b *batches) {
 	b.mustStore(message{subject: "y"})
 }
 
-func batchHeadless(b *batches) {
+func batchHeadless(b *atomicStream) {
 	c := b.begin()
 	c.sent = 1
 	if a := c.commit(message{subject: "x"}); a.code != 10176 {
@@ -369,9 +369,9 @@ func batchHeadless(b *batches) {
 	}
 }
 
-func batchMarks(b *batches) {
-	a := b.mustStore(many(3)...)
-	end := b.begin(many(2)...).end(message{subject: "x"})
+func batchMarks(b *atomicStream) {
+	a := b.mustStore(manyMessages(3)...)
+	end := b.begin(manyMessages(2)...).end(message{subject: "x"})
 	s := untilAnswered(b.t, func(ctx context.Context) (jetstream.Stream, error) { return b.js.Stream(ctx, b.stream) })
 	for seq, want := range map[uint64][2]string{a.seq - 2: {"1", ""}, a.seq - 1: {"2", ""}, a.seq: {"3", "1"}, end.seq - 1: {"1", ""}, end.seq: {"2", "1"}} {
 		m, err := s.GetMsg(b.t.Context(), seq)
@@ -381,7 +381,7 @@ func batchMarks(b *batches) {
 	}
 }
 
-func batchRefused(b *batches) {
+func batchRefused(b *atomicStream) {
 	none := mustBatches(b.t, b.nc, b.side, "none", b.replicas, false)
 	none.mustRefuse([]message{{subject: "x"}, {subject: "y"}}, 10174)
 	none.mustRefuse([]message{{subject: "x"}}, 10174)

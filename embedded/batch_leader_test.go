@@ -16,9 +16,9 @@ import (
 
 // sentBatch is a batch that was sent whole. Its answer may be missing.
 type sentBatch struct {
-	*batches
+	*atomicStream
 	name string
-	said answer
+	said batchAnswer
 	lost bool // no answer arrived
 }
 
@@ -49,7 +49,7 @@ func (s *sentBatch) mustSettle(there bool) {
 }
 
 // insist sends a batch until an answer tells whether it is stored.
-func (b *batches) insist(send func(...message) answer, list ...message) answer {
+func (b *atomicStream) insist(send func(...message) batchAnswer, list ...message) batchAnswer {
 	b.t.Helper()
 	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		a := send(list...)
@@ -64,7 +64,7 @@ func (b *batches) insist(send func(...message) answer, list ...message) answer {
 
 // flood sends batches one after another as long as the server accepts them, without waiting for answers, and calls
 // after for each. It returns a function that collects the answers.
-func (b *batches) flood(round string, n int, after func()) func() []*sentBatch {
+func (b *atomicStream) flood(round string, n int, after func()) func() []*sentBatch {
 	inbox := b.nc.NewInbox()
 	replies, err := b.nc.SubscribeSync(inbox + ".*")
 	if err != nil {
@@ -76,9 +76,9 @@ func (b *batches) flood(round string, n int, after func()) func() []*sentBatch {
 			after()
 			continue
 		}
-		s := &sentBatch{batches: b, name: fmt.Sprint(round, "-", i), lost: true}
+		s := &sentBatch{atomicStream: b, name: fmt.Sprint(round, "-", i), lost: true}
 		list = append(list, s)
-		c, m := &batch{b, s.name, 0}, s.messages()
+		c, m := &openBatch{b, s.name, 0}, s.messages()
 		msgs := []*nats.Msg{c.encode(m[0], c.next()), c.encode(m[1], c.next()), c.last(m[2], "1")}
 		msgs[2].Reply = fmt.Sprint(inbox, ".", i)
 		for _, msg := range msgs {
@@ -104,7 +104,7 @@ func (b *batches) flood(round string, n int, after func()) func() []*sentBatch {
 }
 
 // leaderOf returns the node that leads a stream, or -1 if there is no leader.
-func (c *cluster) leaderOf(b *batches) int {
+func (c *cluster) leaderOf(b *atomicStream) int {
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
 	defer cancel()
 	if s, err := b.js.Stream(ctx, b.stream); err == nil && s.CachedInfo().Cluster != nil {
@@ -118,7 +118,7 @@ func (c *cluster) leaderOf(b *batches) int {
 }
 
 // await waits until a stream has a leader, and all nodes are up to date.
-func (c *cluster) await(b *batches) {
+func (c *cluster) await(b *atomicStream) {
 	c.t.Helper()
 	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		s, err := b.js.Stream(c.t.Context(), b.stream)
@@ -171,7 +171,7 @@ func TestClusterBatchesSettle(t *testing.T) {
 	testkit.NotUnderRace(t) // no code of the log runs here, only the server and its client
 	c := mustCluster(t)
 	nc := c.mustConnect(c.urls())
-	var list []*batches
+	var list []*atomicStream
 	for i := range 9 {
 		list = append(list, mustBatches(t, nc, c.mustConnect(c.urls()), fmt.Sprint("B", i), 3, true))
 	}
@@ -199,8 +199,8 @@ func TestClusterBatchesSettle(t *testing.T) {
 }
 
 // loseOne kills the node that leads most of the streams.
-func (c *cluster) loseOne(list []*batches, round string, f *fates) {
-	led := make(map[int][]*batches)
+func (c *cluster) loseOne(list []*atomicStream, round string, f *fates) {
+	led := make(map[int][]*atomicStream)
 	victim := 0
 	for _, b := range list {
 		c.await(b)
@@ -212,7 +212,7 @@ func (c *cluster) loseOne(list []*batches, round string, f *fates) {
 	}
 	nc := c.mustConnect(c.nodes[(victim+1)%3].url)
 	defer nc.Close()
-	var open []*batch
+	var open []*openBatch
 	for _, b := range led[victim] {
 		open = append(open, b.through(nc).begin(message{subject: "open-" + round}, message{subject: "open-" + round}))
 	}
@@ -226,14 +226,14 @@ func (c *cluster) loseOne(list []*batches, round string, f *fates) {
 	c.start(victim)
 }
 
-func (b *batches) through(nc *nats.Conn) *batches {
+func (b *atomicStream) through(nc *nats.Conn) *atomicStream {
 	other := *b
 	other.nc = nc
 	return &other
 }
 
 // commitTo sends the commit of an open batch to the next leader, which has no other message of it.
-func (c *cluster) commitTo(o *batch, round string) {
+func (c *cluster) commitTo(o *openBatch, round string) {
 	c.t.Helper()
 	last := o.last(message{subject: "open-" + round}, "1")
 	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
@@ -251,7 +251,7 @@ func (c *cluster) commitTo(o *batch, round string) {
 }
 
 // floodAnd calls happens while batches are sent to each stream.
-func (c *cluster) floodAnd(list []*batches, nc *nats.Conn, round string, happens func()) (sent []*sentBatch) {
+func (c *cluster) floodAnd(list []*atomicStream, nc *nats.Conn, round string, happens func()) (sent []*sentBatch) {
 	const each = 20
 	begun := make(chan struct{}, each*len(list))
 	var mu sync.Mutex
@@ -272,7 +272,7 @@ func (c *cluster) floodAnd(list []*batches, nc *nats.Conn, round string, happens
 	return sent
 }
 
-func (c *cluster) loseAll(list []*batches, round string, f *fates) {
+func (c *cluster) loseAll(list []*atomicStream, round string, f *fates) {
 	for _, b := range list {
 		c.await(b)
 	}
@@ -293,17 +293,17 @@ func (c *cluster) loseAll(list []*batches, round string, f *fates) {
 }
 
 // handOver makes the leader of a stream step down.
-func (c *cluster) handOver(b *batches, round string, f *fates) {
+func (c *cluster) handOver(b *atomicStream, round string, f *fates) {
 	c.await(b)
 	before := c.leaderOf(b)
 	open := b.begin(message{subject: "open-" + round}, message{subject: "open-" + round})
 	b.nc.Flush()
 	b.lastSequence() // follows the messages: the leader received them
-	sent := c.floodAnd([]*batches{b}, b.nc, round, func() {
-		untilAnswered(c.t, func(ctx context.Context) (answer, error) {
+	sent := c.floodAnd([]*atomicStream{b}, b.nc, round, func() {
+		untilAnswered(c.t, func(ctx context.Context) (batchAnswer, error) {
 			m, err := b.side.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+b.stream, nil)
 			if err != nil {
-				return answer{}, err
+				return batchAnswer{}, err
 			}
 			a := b.parse(m.Data)
 			if a.err == nil && a.code != 0 {

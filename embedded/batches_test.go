@@ -16,8 +16,8 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// batches is a stream that accepts atomic batches.
-type batches struct {
+// atomicStream is a stream that accepts atomic batches.
+type atomicStream struct {
 	t        testing.TB
 	nc, side *nats.Conn // side: a second connection, for concurrent requests
 	js       jetstream.JetStream
@@ -26,9 +26,9 @@ type batches struct {
 	replicas int
 }
 
-func mustBatches(t testing.TB, nc, side *nats.Conn, stream string, replicas int, atomic bool) *batches {
+func mustBatches(t testing.TB, nc, side *nats.Conn, stream string, replicas int, atomic bool) *atomicStream {
 	t.Helper()
-	b := &batches{t: t, nc: nc, side: side, stream: stream, prefix: stream + ".", replicas: replicas}
+	b := &atomicStream{t: t, nc: nc, side: side, stream: stream, prefix: stream + ".", replicas: replicas}
 	var err error
 	if b.js, err = jetstream.New(nc); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func mustBatches(t testing.TB, nc, side *nats.Conn, stream string, replicas int,
 }
 
 // reached reports whether messages of a connection reach the stream's leader.
-func (b *batches) reached(nc *nats.Conn) bool {
+func (b *atomicStream) reached(nc *nats.Conn) bool {
 	m, err := nc.Request(b.prefix+"reached", nil, time.Second)
 	return err == nil && b.parse(m.Data).seq > 0
 }
@@ -60,8 +60,8 @@ type message struct {
 	header  map[string]string // additional headers
 }
 
-// answer is the server's reply to a commit, or to a single message.
-type answer struct {
+// batchAnswer is the server's reply to a commit, or to a single message.
+type batchAnswer struct {
 	code      int
 	text      string
 	seq       uint64
@@ -70,7 +70,7 @@ type answer struct {
 	err       error // why there is no answer
 }
 
-func (a answer) String() string {
+func (a batchAnswer) String() string {
 	switch {
 	case a.err != nil:
 		return a.err.Error()
@@ -80,7 +80,7 @@ func (a answer) String() string {
 	return fmt.Sprintf("%d messages, the last at %d, duplicate: %v", a.count, a.seq, a.duplicate)
 }
 
-func (b *batches) encode(m message, more map[string]string) *nats.Msg {
+func (b *atomicStream) encode(m message, more map[string]string) *nats.Msg {
 	msg := &nats.Msg{Subject: b.prefix + m.subject, Header: nats.Header{}, Data: []byte(m.subject)}
 	set := func(name, value string) {
 		if value != "" {
@@ -100,26 +100,26 @@ func (b *batches) encode(m message, more map[string]string) *nats.Msg {
 	return msg
 }
 
-// batch is a batch that was begun.
-type batch struct {
-	*batches
+// openBatch is a batch that was begun.
+type openBatch struct {
+	*atomicStream
 	id   string
 	sent int
 }
 
-func (b *batches) begin(list ...message) *batch {
+func (b *atomicStream) begin(list ...message) *openBatch {
 	b.t.Helper()
-	c := &batch{b, nuid.Next(), 0}
+	c := &openBatch{b, nuid.Next(), 0}
 	c.send(list...)
 	return c
 }
 
-func (c *batch) next() map[string]string {
+func (c *openBatch) next() map[string]string {
 	c.sent++
 	return map[string]string{"Nats-Batch-Id": c.id, "Nats-Batch-Sequence": strconv.Itoa(c.sent)}
 }
 
-func (c *batch) send(list ...message) {
+func (c *openBatch) send(list ...message) {
 	c.t.Helper()
 	for _, m := range list {
 		if err := c.nc.PublishMsg(c.encode(m, c.next())); err != nil {
@@ -129,31 +129,31 @@ func (c *batch) send(list ...message) {
 }
 
 // commit sends the last message and commits the batch. end commits with a message that the server does not store.
-func (c *batch) commit(m message) answer { return c.ask(c.last(m, "1")) }
+func (c *openBatch) commit(m message) batchAnswer { return c.ask(c.last(m, "1")) }
 
-func (c *batch) end(m message) answer { return c.ask(c.last(m, "eob")) }
+func (c *openBatch) end(m message) batchAnswer { return c.ask(c.last(m, "eob")) }
 
-func (c *batch) last(m message, how string) *nats.Msg {
+func (c *openBatch) last(m message, how string) *nats.Msg {
 	more := c.next()
 	more["Nats-Batch-Commit"] = how
 	return c.encode(m, more)
 }
 
 // all sends a batch and returns the answer to its commit.
-func (b *batches) all(list ...message) answer {
+func (b *atomicStream) all(list ...message) batchAnswer {
 	b.t.Helper()
 	return b.begin(list[:len(list)-1]...).commit(list[len(list)-1])
 }
 
-func (b *batches) ask(m *nats.Msg) answer {
+func (b *atomicStream) ask(m *nats.Msg) batchAnswer {
 	reply, err := b.nc.RequestMsg(m, 5*time.Second)
 	if err != nil {
-		return answer{err: err}
+		return batchAnswer{err: err}
 	}
 	return b.parse(reply.Data)
 }
 
-func (b *batches) parse(data []byte) answer {
+func (b *atomicStream) parse(data []byte) batchAnswer {
 	var said struct {
 		Seq       uint64
 		Count     int
@@ -164,18 +164,20 @@ func (b *batches) parse(data []byte) answer {
 		}
 	}
 	err := json.Unmarshal(data, &said)
-	return answer{said.Error.ErrCode, said.Error.Description, said.Seq, said.Count, said.Duplicate, err}
+	return batchAnswer{said.Error.ErrCode, said.Error.Description, said.Seq, said.Count, said.Duplicate, err}
 }
 
 // put stores a single message and returns its sequence. It waits until the server no longer counts a message to the
 // subject as under way: the server acknowledges a message a moment before that.
-func (b *batches) put(subject string) uint64 {
+func (b *atomicStream) put(subject string) uint64 {
 	b.t.Helper()
 	a := b.ask(b.encode(message{subject: subject}, nil))
 	if a.err != nil || a.code != 0 {
 		b.t.Fatal(a)
 	}
-	if refused := b.atRest(func() answer { return b.ask(b.encode(message{subject: subject, expect: at(a.seq + 1)}, nil)) }, 10071); refused.code != 10071 {
+	if refused := b.atRest(func() batchAnswer {
+		return b.ask(b.encode(message{subject: subject, expect: num(a.seq + 1)}, nil))
+	}, 10071); refused.code != 10071 {
 		b.t.Fatal(refused)
 	}
 	return a.seq
@@ -183,7 +185,7 @@ func (b *batches) put(subject string) uint64 {
 
 // atRest repeats send as long as three nodes answer that another message to the subject is under way, unless the test
 // expects that code.
-func (b *batches) atRest(send func() answer, codes ...int) answer {
+func (b *atomicStream) atRest(send func() batchAnswer, codes ...int) batchAnswer {
 	for giveUp := time.Now().Add(10 * time.Second); ; {
 		a := send()
 		if a.code != 10164 || b.replicas == 1 || slices.Contains(codes, a.code) || time.Now().After(giveUp) {
@@ -193,7 +195,7 @@ func (b *batches) atRest(send func() answer, codes ...int) answer {
 	}
 }
 
-func (b *batches) lastSequence() uint64 {
+func (b *atomicStream) lastSequence() uint64 {
 	b.t.Helper()
 	return untilAnswered(b.t, func(ctx context.Context) (uint64, error) {
 		s, err := b.js.Stream(ctx, b.stream)
@@ -205,7 +207,7 @@ func (b *batches) lastSequence() uint64 {
 }
 
 // stored returns the sequences of a subject's messages.
-func (b *batches) stored(subject string) []uint64 {
+func (b *atomicStream) stored(subject string) []uint64 {
 	b.t.Helper()
 	return untilAnswered(b.t, func(ctx context.Context) (list []uint64, err error) {
 		s, err := b.js.Stream(ctx, b.stream)
@@ -243,10 +245,10 @@ func untilAnswered[T any](t testing.TB, ask func(context.Context) (T, error)) T 
 }
 
 // mustStore fails unless the batch is stored, and nothing else with it.
-func (b *batches) mustStore(list ...message) answer {
+func (b *atomicStream) mustStore(list ...message) batchAnswer {
 	b.t.Helper()
 	before := b.lastSequence()
-	a := b.atRest(func() answer { return b.all(list...) })
+	a := b.atRest(func() batchAnswer { return b.all(list...) })
 	if a.code != 0 || a.err != nil || a.count != len(list) || a.seq != before+uint64(len(list)) || b.lastSequence() != a.seq {
 		b.t.Errorf("%v: got %v, the last sequence was %d", list, a, before)
 	}
@@ -254,20 +256,20 @@ func (b *batches) mustStore(list ...message) answer {
 }
 
 // mustRefuse fails unless the server refuses the batch with a code of the list and stores nothing.
-func (b *batches) mustRefuse(list []message, codes ...int) answer {
+func (b *atomicStream) mustRefuse(list []message, codes ...int) batchAnswer {
 	b.t.Helper()
 	before := b.lastSequence()
-	a := b.atRest(func() answer { return b.all(list...) }, codes...)
+	a := b.atRest(func() batchAnswer { return b.all(list...) }, codes...)
 	if !slices.Contains(codes, a.code) || b.lastSequence() != before {
 		b.t.Errorf("%v: got %v, want code %d; the last sequence was %d, is %d", list, a, codes, before, b.lastSequence())
 	}
 	return a
 }
 
-func at(seq uint64) string { return strconv.FormatUint(seq, 10) }
+func num(seq uint64) string { return strconv.FormatUint(seq, 10) }
 
 // pair sends two batches at the same time over two connections, and returns both answers.
-func (b *batches) pair(one, two []message) (both [2]answer) {
+func (b *atomicStream) pair(one, two []message) (both [2]batchAnswer) {
 	other := *b
 	other.nc = b.side
 	first, second := b.begin(one[:len(one)-1]...), other.begin(two[:len(two)-1]...)
@@ -278,10 +280,10 @@ func (b *batches) pair(one, two []message) (both [2]answer) {
 	return both
 }
 
-// codes counts answers by their code.
-type codes map[string]int
+// answerCodes counts answers by their code.
+type answerCodes map[string]int
 
-func (c codes) add(list ...answer) {
+func (c answerCodes) add(list ...batchAnswer) {
 	for _, a := range list {
 		switch {
 		case a.err != nil:
@@ -294,7 +296,7 @@ func (c codes) add(list ...answer) {
 
 // mustWinOnce fails unless the server stores exactly one of two batches, and refuses the other because of its
 // expectation.
-func (b *batches) mustWinOnce(both [2]answer) {
+func (b *atomicStream) mustWinOnce(both [2]batchAnswer) {
 	b.t.Helper()
 	for i, a := range both {
 		if lost := both[1-i].code; a.code == 0 && a.err == nil && (lost == 10071 || lost == 10164 && b.replicas > 1) {

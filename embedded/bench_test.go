@@ -88,7 +88,7 @@ func appends(b *testing.B, o embedded.ServerOptions, producers, n int) float64 {
 
 func appendsTo(b *testing.B, l appender, producers, n int) float64 {
 	b.Helper()
-	turn := fmt.Sprintf(`{"role":"user","content":"%0480d"}`, 0)
+	line := fmt.Sprintf(`{"role":"user","content":"%0480d"}`, 0)
 	var left atomic.Int64
 	left.Store(int64(n))
 	var all sync.WaitGroup
@@ -98,7 +98,7 @@ func appendsTo(b *testing.B, l appender, producers, n int) float64 {
 		all.Go(func() {
 			sub := events.Session("", fmt.Sprintf("p%d", p))
 			for left.Add(-1) >= 0 {
-				e, err := events.New("urn:bench", sub, &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(turn)}}})
+				e, err := events.New("urn:bench", sub, &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(line)}}})
 				if err == nil {
 					_, err = l.Append(b.Context(), sub, log.Any, e)
 				}
@@ -132,9 +132,9 @@ func BenchmarkBatches(b *testing.B) {
 	}
 }
 
-func sendBatches(to *batches, b *testing.B, clients int) {
+func sendBatches(to *atomicStream, b *testing.B, clients int) {
 	var again atomic.Int64
-	insist := func(send func() answer) answer {
+	insist := func(send func() batchAnswer) batchAnswer {
 		for {
 			a := send()
 			if a.code != 10164 {
@@ -167,14 +167,14 @@ func sendBatches(to *batches, b *testing.B, clients int) {
 		for i := range list {
 			list[i] = message{subject: fmt.Sprint("many.", client, ".", i), expect: "0"}
 			if last > 0 {
-				list[i].expect = at(last - 2 + uint64(i))
+				list[i].expect = num(last - 2 + uint64(i))
 			}
 		}
-		return insist(func() answer { return to.all(list...) }).seq
+		return insist(func() batchAnswer { return to.all(list...) }).seq
 	})
 	single := rate(func(client int, last uint64) uint64 {
-		m := to.encode(message{subject: fmt.Sprint("one.", client), expect: at(last)}, nil)
-		return insist(func() answer { return to.ask(m) }).seq
+		m := to.encode(message{subject: fmt.Sprint("one.", client), expect: num(last)}, nil)
+		return insist(func() batchAnswer { return to.ask(m) }).seq
 	})
 	b.ReportMetric(batches, "batches/s")
 	b.ReportMetric(single, "messages/s")

@@ -173,7 +173,8 @@ func TestClusterSilence(t *testing.T) {
 		}
 		c := mustCluster(t)
 		c.mustOpen(embedded.Options{MinDurability: "replicated"})
-		s := &silences{cluster: c, watch: c.mustWatch(), deaf: &deaf{conns: make(map[net.Conn]bool)}, producers: make([]*producer, 4), beside: make([]*silence, 4)}
+		s := &silences{cluster: c, watch: c.mustWatch(), deaf: &deaf{conns: make(map[net.Conn]bool)},
+			producers: make([]*clusterProducer, 4), beside: make([]*silence, 4)}
 		untilAnswered(t, func(ctx context.Context) (jetstream.Stream, error) {
 			return s.watch.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: rawStream, Subjects: []string{"raw.*"}, Replicas: 3})
 		})
@@ -189,7 +190,7 @@ func TestClusterSilence(t *testing.T) {
 		stop := make(chan struct{})
 		var running sync.WaitGroup
 		for i := range s.producers {
-			s.producers[i], s.beside[i] = &producer{l: l, sub: events.Session("", fmt.Sprint("p", i))}, &silence{}
+			s.producers[i], s.beside[i] = &clusterProducer{l: l, sub: events.Session("", fmt.Sprint("p", i))}, &silence{}
 			running.Go(func() { s.producers[i].run(t, stop) })
 			running.Go(func() { s.beside[i].raw(t, js, fmt.Sprint("raw.", i), stop) })
 		}
@@ -207,7 +208,7 @@ type silences struct {
 	*cluster
 	watch     jetstream.JetStream // a connection that is never deaf
 	deaf      *deaf
-	producers []*producer
+	producers []*clusterProducer
 	beside    []*silence
 }
 

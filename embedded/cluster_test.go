@@ -33,12 +33,12 @@ import (
 // cluster until its standard input ends.
 const childNode = "TALLY_TEST_CHILD_NODE"
 
-func node(conf string) {
+func serveNode(conf string) {
 	opts, err := server.ProcessConfigFile(conf)
-	must(err)
+	exitOn(err)
 	opts.NoSigs, opts.NoLog = true, true
 	s, err := server.NewServer(opts)
-	must(err)
+	exitOn(err)
 	s.Start()
 	io.Copy(io.Discard, os.Stdin)
 	os.Exit(0)
@@ -315,22 +315,22 @@ func (w *wire) mend() {
 	}
 }
 
-// acked is an acknowledged event.
-type acked struct {
+// ackedEvent is an acknowledged event.
+type ackedEvent struct {
 	id string
 	at events.Offset
 }
 
-// producer appends to a session of its own until stop is closed, and repeats an append until it has an answer.
-type producer struct {
+// clusterProducer appends to a session of its own until stop is closed, and repeats an append until it has an answer.
+type clusterProducer struct {
 	l       appender
 	sub     events.Subject
-	acked   []acked
+	acked   []ackedEvent
 	tries   atomic.Int64
 	silence silence
 }
 
-func (p *producer) run(t *testing.T, stop <-chan struct{}) {
+func (p *clusterProducer) run(t *testing.T, stop <-chan struct{}) {
 	last := events.Offset(0)
 	for i := 0; ; i++ {
 		select {
@@ -355,7 +355,7 @@ func (p *producer) run(t *testing.T, stop <-chan struct{}) {
 			t.Errorf("%s: %d events at %v to %v", p.sub.ID, len(evs), ack.First, ack.Last)
 		}
 		for n, e := range evs {
-			p.acked = append(p.acked, acked{e.ID, ack.First + events.Offset(n)})
+			p.acked = append(p.acked, ackedEvent{e.ID, ack.First + events.Offset(n)})
 		}
 		last = ack.Last
 		p.silence.end()
@@ -363,7 +363,7 @@ func (p *producer) run(t *testing.T, stop <-chan struct{}) {
 }
 
 // insist appends until there is an answer. Nobody else writes to the subject, so a refusal is an error.
-func (p *producer) insist(ctx context.Context, expect log.Expect, evs []events.Event) (log.Ack, error) {
+func (p *clusterProducer) insist(ctx context.Context, expect log.Expect, evs []events.Event) (log.Ack, error) {
 	for {
 		ack, err := p.l.Append(ctx, p.sub, expect, evs...)
 		if err == nil || !errors.Is(err, log.ErrUnknown) && !errors.Is(err, log.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
@@ -396,14 +396,14 @@ func TestClusterLosesNothing(t *testing.T) {
 	}
 
 	stop := make(chan struct{})
-	producers := make([]*producer, 6)
+	producers := make([]*clusterProducer, 6)
 	var running sync.WaitGroup
 	for i := range producers {
-		producers[i] = &producer{l: c.mustLog(i % 3), sub: events.Session("", fmt.Sprint("p", i))}
+		producers[i] = &clusterProducer{l: c.mustLog(i % 3), sub: events.Session("", fmt.Sprint("p", i))}
 		running.Go(func() { producers[i].run(t, stop) })
 	}
 	felt := func() bool {
-		return slices.ContainsFunc(producers, func(p *producer) bool { return p.tries.Load() > 0 })
+		return slices.ContainsFunc(producers, func(p *clusterProducer) bool { return p.tries.Load() > 0 })
 	}
 	for i := 0; i < rounds || i < rounds+4 && !felt(); i++ { // a round without a repeated append shows nothing
 		c.disturb(js)
@@ -429,7 +429,7 @@ func (c *cluster) disturb(js jetstream.JetStream) {
 }
 
 // mustHold does what mustHoldOnce does, and fails if no append had to be repeated: then the test showed nothing.
-func (c *cluster) mustHold(producers []*producer) {
+func (c *cluster) mustHold(producers []*clusterProducer) {
 	c.t.Helper()
 	total, tries := 0, int64(0)
 	for _, p := range producers {
@@ -444,17 +444,17 @@ func (c *cluster) mustHold(producers []*producer) {
 
 // mustHoldOnce fails unless each producer's session holds exactly its acknowledged events, once and in order, seen
 // from each node.
-func (c *cluster) mustHoldOnce(producers []*producer) {
+func (c *cluster) mustHoldOnce(producers []*clusterProducer) {
 	c.t.Helper()
 	for _, m := range c.nodes {
 		st := c.mustOpen(embedded.Options{URL: m.url})
 		for _, p := range producers {
-			found := untilAnswered(c.t, func(ctx context.Context) (found []acked, err error) {
+			found := untilAnswered(c.t, func(ctx context.Context) (found []ackedEvent, err error) {
 				for rec, err := range st.Log.Read(ctx, events.Range{Subject: p.sub}) {
 					if err != nil {
 						return nil, fmt.Errorf("%s, %s: %w", m.name, p.sub.ID, err)
 					}
-					found = append(found, acked{rec.ID, rec.Offset})
+					found = append(found, ackedEvent{rec.ID, rec.Offset})
 				}
 				return found, nil
 			})

@@ -36,7 +36,7 @@ func TestDamage(t *testing.T) {
 	}
 	closed := newImage(t, func(s *embedded.Server) { mustClose(t, s) })
 	killed := newImage(t, func(*embedded.Server) {})
-	for name, image := range map[string]*image{"closed": closed, "killed": killed} {
+	for name, image := range map[string]*storeImage{"closed": closed, "killed": killed} {
 		t.Run(name, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(5, uint64(n)))
 			flipped, smeared := 0, 0
@@ -102,7 +102,7 @@ func TestDamagedFrame(t *testing.T) {
 	}
 	closed := newImage(t, func(s *embedded.Server) { mustClose(t, s) })
 	killed := newImage(t, func(*embedded.Server) {})
-	for name, im := range map[string]*image{"closed": closed, "killed": killed} {
+	for name, im := range map[string]*storeImage{"closed": closed, "killed": killed} {
 		t.Run(name, func(t *testing.T) {
 			if name == "killed" {
 				testkit.OnlyFull(t, "the subtest of a closed store damages the same bytes")
@@ -133,8 +133,8 @@ func TestDamagedFrame(t *testing.T) {
 	}
 }
 
-// image is a copy of a store at one moment, with its records.
-type image struct {
+// storeImage is a copy of a store at one moment, with its records.
+type storeImage struct {
 	dir      string
 	files    []string // files in which a bit may be flipped
 	sizes    []int64
@@ -145,11 +145,11 @@ type image struct {
 
 // newImage fills a store of several segments, calls end, and copies the directory. If end does not stop the owner, the
 // copy is as after a kill.
-func newImage(t *testing.T, end func(*embedded.Server)) *image {
+func newImage(t *testing.T, end func(*embedded.Server)) *storeImage {
 	t.Helper()
 	dir := t.TempDir()
 	s := mustStart(t, smallSegments(dir))
-	im := &image{dir: filepath.Join(t.TempDir(), "image"), ids: fillSegments(t, s.Log(), 0, 300)}
+	im := &storeImage{dir: filepath.Join(t.TempDir(), "image"), ids: fillSegments(t, s.Log(), 0, 300)}
 	for i := range im.ids {
 		im.subjects = append(im.subjects, events.Session("", fmt.Sprint("s", i%10)))
 	}
@@ -221,7 +221,7 @@ func rewriteInPlace(t testing.TB, path string, data []byte) {
 }
 
 // damage flips one bit, or some of bits in a row, at a random place. It returns the number of records that this damages.
-func (im *image) damage(t *testing.T, random *rand.Rand, bits int) int {
+func (im *storeImage) damage(t *testing.T, random *rand.Rand, bits int) int {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
 	copyStore(t, dir, im.dir)
@@ -248,7 +248,7 @@ func smear(t *testing.T, random *rand.Rand, path string, at int64, bits int) {
 
 // examine opens a damaged store twice. It fails unless each missing record is reported each time, and returns their
 // number.
-func (im *image) examine(t *testing.T, dir, where string, isBlock bool) int {
+func (im *storeImage) examine(t *testing.T, dir, where string, isBlock bool) int {
 	t.Helper()
 	var first map[events.Offset]bool
 	for round := range 2 {
@@ -275,7 +275,7 @@ func (im *image) examine(t *testing.T, dir, where string, isBlock bool) int {
 }
 
 // check reads the log as a whole and by session, and fails if a missing record is not reported.
-func (im *image) check(t *testing.T, s *embedded.Server, where string) map[events.Offset]bool {
+func (im *storeImage) check(t *testing.T, s *embedded.Server, where string) map[events.Offset]bool {
 	t.Helper()
 	have, damaged := im.read(t, s, events.Range{}, where)
 	for i, id := range im.ids {
@@ -297,7 +297,7 @@ func (im *image) check(t *testing.T, s *embedded.Server, where string) map[event
 }
 
 // sessions lists the subjects, each once.
-func (im *image) sessions() []events.Subject {
+func (im *storeImage) sessions() []events.Subject {
 	seen := make(map[events.Subject]bool)
 	for _, s := range im.subjects {
 		seen[s] = true
@@ -305,7 +305,7 @@ func (im *image) sessions() []events.Subject {
 	return slices.Collect(maps.Keys(seen))
 }
 
-func (im *image) read(t *testing.T, s *embedded.Server, r events.Range, where string) (have map[events.Offset]string, damaged map[events.Offset]bool) {
+func (im *storeImage) read(t *testing.T, s *embedded.Server, r events.Range, where string) (have map[events.Offset]string, damaged map[events.Offset]bool) {
 	t.Helper()
 	have, damaged = make(map[events.Offset]string), make(map[events.Offset]bool)
 	for rec, err := range s.Log().Read(t.Context(), r) {

@@ -75,7 +75,7 @@ func TestFullDisk(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the refusal took %v", took)
 	}
-	if n := count(t, l); n != acked {
+	if n := countEvents(t, l); n != acked {
 		t.Errorf("got %d events, want %d", n, acked)
 	}
 	if err := os.Remove(ballast); err != nil {
@@ -95,7 +95,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	mustClose(t, s)
 	s = mustStart(t, embedded.ServerOptions{Dir: filepath.Join(disk, "store")})
-	if n := count(t, s.Log()); n != acked {
+	if n := countEvents(t, s.Log()); n != acked {
 		t.Errorf("after a restart: got %d events, want %d", n, acked)
 	}
 	mustClose(t, s)
@@ -133,7 +133,7 @@ func TestDiskFilledByOthers(t *testing.T) {
 			t.Errorf("the refusal took %v", took)
 		}
 	}
-	if n := count(t, l); n < acked {
+	if n := countEvents(t, l); n < acked {
 		t.Errorf("got %d events, want %d", n, acked)
 	}
 	if err := os.Remove(ballast); err != nil {
@@ -157,7 +157,7 @@ func TestDiskFilledByOthers(t *testing.T) {
 	mustClose(t, s)
 }
 
-func count(t *testing.T, l *log.Log) int {
+func countEvents(t *testing.T, l *log.Log) int {
 	t.Helper()
 	n := 0
 	for _, err := range l.Read(t.Context(), events.Range{}) {

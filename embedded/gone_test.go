@@ -18,15 +18,15 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// lines is a handler that keeps the log lines of every level.
-type lines struct {
+// logLines is a handler that keeps the log lines of every level.
+type logLines struct {
 	mu  sync.Mutex
 	all strings.Builder
 }
 
-func (*lines) Enabled(context.Context, slog.Level) bool { return true }
+func (*logLines) Enabled(context.Context, slog.Level) bool { return true }
 
-func (l *lines) Handle(_ context.Context, r slog.Record) error {
+func (l *logLines) Handle(_ context.Context, r slog.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fmt.Fprint(&l.all, r.Message)
@@ -38,33 +38,33 @@ func (l *lines) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func (l *lines) WithAttrs([]slog.Attr) slog.Handler { return l }
-func (l *lines) WithGroup(string) slog.Handler      { return l }
+func (l *logLines) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l *logLines) WithGroup(string) slog.Handler      { return l }
 
-func (l *lines) String() string {
+func (l *logLines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.all.String()
 }
 
-// opened has weak pointers to the parts of a store that was opened, used and closed.
-type opened struct {
+// collected has weak pointers to the parts of a store that was opened, used and closed.
+type collected struct {
 	store  weak.Pointer[embedded.Server]
 	server weak.Pointer[server.Server]
-	logger weak.Pointer[lines]
+	logger weak.Pointer[logLines]
 }
 
 // openedOnce opens a store, uses and closes it.
-func openedOnce(t *testing.T) opened {
+func openedOnce(t *testing.T) collected {
 	t.Helper()
-	said := new(lines)
+	said := new(logLines)
 	s, err := embedded.Start(t.Context(), embedded.ServerOptions{Dir: t.TempDir(), Logger: slog.New(said)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustAppend(t, s.Log(), events.Session("", "s"), turn("a", "x"))
 	mustRead(t, s.Log(), events.Range{})
-	o := opened{weak.Make(s), weak.Make(embedded.NATS(s)), weak.Make(said)}
+	o := collected{weak.Make(s), weak.Make(embedded.NATS(s)), weak.Make(said)}
 	mustClose(t, s)
 	return o
 }
@@ -116,7 +116,7 @@ func dropStoppedTimers() {
 
 // The server does not warn about its settings, and its log contains no secret.
 func TestDebugLogHasNoSecrets(t *testing.T) {
-	dir, said := t.TempDir(), new(lines)
+	dir, said := t.TempDir(), new(logLines)
 	listen := &embedded.Listen{Address: "127.0.0.1:0", Users: []embedded.Account{{Name: "ann", Password: "plain-secret"}}}
 	s := mustStart(t, embedded.ServerOptions{Dir: dir, Logger: slog.New(said), Listen: listen})
 	_, token := mustReadToken(t, dir)

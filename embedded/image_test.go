@@ -76,17 +76,17 @@ func mustBeLog(t *testing.T, im storedir.Image, want []string) {
 	mustClose(t, s)
 }
 
-// producers append to a log, each to a session of its own, sometimes three events at once, until they are stopped.
-type producers struct {
+// imageProducers append to a log, each to a session of its own, sometimes three events at once, until they are stopped.
+type imageProducers struct {
 	mu    sync.Mutex // guards acked
 	acked []string
 	stop  context.CancelFunc
 	done  sync.WaitGroup
 }
 
-func produce(t *testing.T, l *log.Log, n int) *producers {
+func produce(t *testing.T, l *log.Log, n int) *imageProducers {
 	ctx, stop := context.WithCancel(t.Context())
-	p := &producers{stop: stop}
+	p := &imageProducers{stop: stop}
 	for i := range n {
 		p.done.Go(func() {
 			for k := 0; ctx.Err() == nil; k++ {
@@ -111,7 +111,7 @@ func produce(t *testing.T, l *log.Log, n int) *producers {
 	return p
 }
 
-func (p *producers) soFar() []string {
+func (p *imageProducers) soFar() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.acked)

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		child(dir)
 	}
 	if conf := os.Getenv(childNode); conf != "" {
-		node(conf)
+		serveNode(conf)
 	}
 	done := storetest.Alone()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { done(); os.Exit(code) }))
@@ -46,19 +46,19 @@ func TestMain(m *testing.M) {
 // child runs until it is killed.
 func child(dir string) {
 	segment, err := strconv.ParseUint(os.Getenv(childSegment), 10, 64)
-	must(err)
+	exitOn(err)
 	fill, err := strconv.ParseInt(os.Getenv(childFill), 10, 64)
-	must(err)
+	exitOn(err)
 	srv, err := embedded.Start(context.Background(), embedded.ServerOptions{Dir: dir, SegmentBytes: segment})
-	must(err)
+	exitOn(err)
 	if fill > 0 {
 		appendMuch(srv, fill)
 	}
 	appendForever(srv)
 }
 
-// must ends the child if there is an error.
-func must(err error) {
+// exitOn ends the child if there is an error.
+func exitOn(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -75,10 +75,10 @@ func appendMuch(srv *embedded.Server, bytes int64) {
 			i += int64(len(text))
 		}
 		_, err := srv.Log().Append(context.Background(), events.Session("", fmt.Sprint(i%97)), log.Any, evs...)
-		must(err)
+		exitOn(err)
 	}
 	head, err := srv.Log().Head(context.Background())
-	must(err)
+	exitOn(err)
 	fmt.Println(uint64(head))
 	select {}
 }

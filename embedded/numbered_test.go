@@ -17,14 +17,14 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// client uses the owner's service as a program in another language would.
-type client struct {
+// wireClient uses the owner's service as a program in another language would.
+type wireClient struct {
 	t       *testing.T
 	nc      *nats.Conn
 	subject string // session/<id>
 }
 
-func mustDialOwner(t *testing.T) (*embedded.Server, *client) {
+func mustDialOwner(t *testing.T) (*embedded.Server, *wireClient) {
 	t.Helper()
 	dir := t.TempDir()
 	s := mustStart(t, embedded.ServerOptions{Dir: dir})
@@ -34,11 +34,11 @@ func mustDialOwner(t *testing.T) (*embedded.Server, *client) {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	return s, &client{t, nc, "session/s"}
+	return s, &wireClient{t, nc, "session/s"}
 }
 
 // numbered returns a request; expect is a member of it, or empty.
-func (c *client) numbered(producer string, number int, id, expect string) []byte {
+func (c *wireClient) numbered(producer string, number int, id, expect string) []byte {
 	if expect != "" {
 		expect = `"expect":` + expect + `,`
 	}
@@ -46,8 +46,8 @@ func (c *client) numbered(producer string, number int, id, expect string) []byte
 		c.subject, expect, producer, number, id, number)
 }
 
-// reply is an answer without its message text.
-type reply struct {
+// wireReply is an answer without its message text.
+type wireReply struct {
 	First      int        `json:"first,omitempty"`
 	Last       int        `json:"last,omitempty"`
 	Durability string     `json:"durability,omitempty"`
@@ -62,7 +62,7 @@ type wireError struct {
 }
 
 // send sends a request without waiting; receive waits for the answer.
-func (c *client) send(request []byte) *nats.Subscription {
+func (c *wireClient) send(request []byte) *nats.Subscription {
 	c.t.Helper()
 	inbox := c.nc.NewInbox()
 	answers, err := c.nc.SubscribeSync(inbox)
@@ -75,7 +75,7 @@ func (c *client) send(request []byte) *nats.Subscription {
 	return answers
 }
 
-func (c *client) receive(answers *nats.Subscription) (r reply) {
+func (c *wireClient) receive(answers *nats.Subscription) (r wireReply) {
 	c.t.Helper()
 	defer answers.Unsubscribe()
 	m, err := answers.NextMsg(10 * time.Second)
@@ -88,7 +88,7 @@ func (c *client) receive(answers *nats.Subscription) (r reply) {
 	return r
 }
 
-func (c *client) ask(request []byte) reply {
+func (c *wireClient) ask(request []byte) wireReply {
 	c.t.Helper()
 	return c.receive(c.send(request))
 }
@@ -114,7 +114,7 @@ func TestNumberedRequestsAreAnsweredAsDocumented(t *testing.T) {
 		answers = append(answers, c.send(c.numbered("p", number, row[2], "")))
 	}
 	for i, row := range rows {
-		var want reply
+		var want wireReply
 		if err := json.Unmarshal([]byte(row[3]), &want); err != nil {
 			t.Fatal(err)
 		}

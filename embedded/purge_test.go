@@ -101,15 +101,15 @@ func (p purging) shown(at events.Offset) {
 // content, content by reference, and content to which a session refers as well.
 func (p purging) fill() (offsets []events.Offset) {
 	p.Helper()
-	turn, err := events.Encode(&events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(`"` + strings.Repeat("shared ", events.MaxData/6) + `"`)}}})
+	large, err := events.Encode(&events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(`"` + strings.Repeat("shared ", events.MaxData/6) + `"`)}}})
 	p.must(err)
 	meta := events.DocMeta{Title: canary + "-title", Owner: canary + "-owner", Layer: canary, Attributes: map[string]string{canary: canary},
 		Links: []events.Link{{Rel: canary, To: "document/doc/" + canary}}}
 	offsets = append(offsets,
 		p.write(p.doc, meta, canary),
 		p.write(p.doc, meta, strings.Repeat(canary, events.MaxData/5)),
-		p.write(p.doc, meta, string(turn)))
-	_, err = p.st.Append(p.Context(), events.Session("", "s"), log.Any, events.Event{Type: events.TypeTurnAppended, Data: turn})
+		p.write(p.doc, meta, string(large)))
+	_, err = p.st.Append(p.Context(), events.Session("", "s"), log.Any, events.Event{Type: events.TypeTurnAppended, Data: large})
 	p.must(err)
 	for i := range 300 {
 		p.write(p.doc, meta, fmt.Sprint(canary, i))

@@ -78,42 +78,42 @@ func mustBeDocumented(t *testing.T, heading string, columns int, promises []stri
 	}
 }
 
-// plain is a server without tally.
-type plain struct {
+// plainServer is a server without tally.
+type plainServer struct {
 	*server.Server
 	t   testing.TB
 	dir string
 	nc  *nats.Conn
 	js  jetstream.JetStream
-	log heard
+	log serverMessages
 }
 
-// heard is a logger that keeps the server's messages.
-type heard struct {
+// serverMessages is a logger that keeps the server's messages.
+type serverMessages struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (h *heard) hear(format string, v ...any) {
+func (h *serverMessages) hear(format string, v ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lines = append(h.lines, fmt.Sprintf(format, v...))
 }
 
-func (h *heard) Noticef(format string, v ...any) { h.hear(format, v...) }
-func (h *heard) Warnf(format string, v ...any)   { h.hear(format, v...) }
-func (h *heard) Fatalf(format string, v ...any)  { h.hear(format, v...) }
-func (h *heard) Errorf(format string, v ...any)  { h.hear(format, v...) }
-func (h *heard) Debugf(string, ...any)           {}
-func (h *heard) Tracef(string, ...any)           {}
+func (h *serverMessages) Noticef(format string, v ...any) { h.hear(format, v...) }
+func (h *serverMessages) Warnf(format string, v ...any)   { h.hear(format, v...) }
+func (h *serverMessages) Fatalf(format string, v ...any)  { h.hear(format, v...) }
+func (h *serverMessages) Errorf(format string, v ...any)  { h.hear(format, v...) }
+func (h *serverMessages) Debugf(string, ...any)           {}
+func (h *serverMessages) Tracef(string, ...any)           {}
 
-func runPlain(t testing.TB, dir string) *plain {
+func runPlain(t testing.TB, dir string) *plainServer {
 	t.Helper()
 	ns, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &plain{Server: ns, t: t, dir: dir}
+	p := &plainServer{Server: ns, t: t, dir: dir}
 	ns.SetLoggerV2(&p.log, false, false, false)
 	go ns.Start()
 	t.Cleanup(p.stop)
@@ -129,7 +129,7 @@ func runPlain(t testing.TB, dir string) *plain {
 	return p
 }
 
-func (p *plain) stop() {
+func (p *plainServer) stop() {
 	if p.nc != nil {
 		p.nc.Close()
 	}
@@ -141,7 +141,7 @@ func (p *plain) stop() {
 }
 
 // stream creates a stream of small blocks.
-func (p *plain) stream() jetstream.Stream {
+func (p *plainServer) stream() jetstream.Stream {
 	p.t.Helper()
 	s, err := p.js.CreateStream(p.t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"tally.>"}, FirstSeq: 100, MaxBytes: 127_000})
 	if err != nil {
@@ -151,7 +151,7 @@ func (p *plain) stream() jetstream.Stream {
 }
 
 // publish publishes messages of 1,000 bytes and more.
-func (p *plain) publish(n int) {
+func (p *plainServer) publish(n int) {
 	p.t.Helper()
 	for i := range n {
 		m := &nats.Msg{Subject: fmt.Sprint("tally.", i%3), Data: bytes.Repeat([]byte{byte(i)}, 1000)}
@@ -164,9 +164,9 @@ func (p *plain) publish(n int) {
 	}
 }
 
-func (p *plain) msgs() string { return natsfile.Messages(p.dir, "S") }
+func (p *plainServer) msgs() string { return natsfile.Messages(p.dir, "S") }
 
-func (p *plain) blocks() []int {
+func (p *plainServer) blocks() []int {
 	p.t.Helper()
 	numbers, err := natsfile.Numbers(p.msgs())
 	if err != nil {
@@ -175,7 +175,7 @@ func (p *plain) blocks() []int {
 	return numbers
 }
 
-func (p *plain) state(opts ...jetstream.StreamInfoOpt) jetstream.StreamState {
+func (p *plainServer) state(opts ...jetstream.StreamInfoOpt) jetstream.StreamState {
 	p.t.Helper()
 	s, err := p.js.Stream(p.t.Context(), "S")
 	if err != nil {
@@ -308,7 +308,7 @@ func contractBlocks(t *testing.T) {
 }
 
 // spoil damages the data of a record in the first block, as a failing disk does: the times of the file stay.
-func (p *plain) spoil() (records int) {
+func (p *plainServer) spoil() (records int) {
 	p.t.Helper()
 	path := natsfile.Path(p.msgs(), p.blocks()[0])
 	data := mustReadFile(p.t, path)
@@ -542,7 +542,7 @@ func contractConflict(t *testing.T) {
 }
 
 // ask requests messages, and returns the sizes of those that arrive within a moment and the server's status text.
-func (p *plain) ask(request string) (sizes []int, said string) {
+func (p *plainServer) ask(request string) (sizes []int, said string) {
 	p.t.Helper()
 	c, err := p.js.CreateConsumer(p.t.Context(), "S", jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy})
 	if err != nil {

@@ -69,9 +69,9 @@ func writeTurns(ctx context.Context, w io.Writer, src layouts.Source, unit event
 	if main == nil { // no turn yet
 		return nil
 	}
-	for _, turn := range main.Turns {
+	for _, t := range main.Turns {
 		var said struct{ Message struct{ Content string } }
-		if err := json.Unmarshal(turn.Raw, &said); err != nil {
+		if err := json.Unmarshal(t.Raw, &said); err != nil {
 			return err
 		}
 		if _, err := fmt.Fprintln(w, said.Message.Content); err != nil {

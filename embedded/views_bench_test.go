@@ -36,13 +36,13 @@ func BenchmarkRebuild(b *testing.B) {
 	fillLog(b, s.Log(), count)
 	silent := slog.New(slog.DiscardHandler)
 	for b.Loop() {
-		raw := rate(count, func() { readRaw(b, s, count) })
+		raw := ratePerSecond(count, func() { readRaw(b, s, count) })
 		list, search := catalog.New(b.TempDir(), render.Opening, silent), catalog.NewSearch(b.TempDir(), render.Said, silent)
-		folded := rate(count, func() { catchUp(b, s.Log(), list) })
+		folded := ratePerSecond(count, func() { catchUp(b, s.Log(), list) })
 		b.ReportMetric(raw, "raw/s")
 		b.ReportMetric(folded, "catalog/s")
 		b.ReportMetric(folded/raw, "x-raw")
-		b.ReportMetric(rate(count, func() { catchUp(b, s.Log(), search) }), "search/s")
+		b.ReportMetric(ratePerSecond(count, func() { catchUp(b, s.Log(), search) }), "search/s")
 		if err := errors.Join(list.Close(), search.Close()); err != nil {
 			b.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func catchUp(b *testing.B, l *log.Log, v projector.View) {
 	}
 }
 
-func rate(n int, do func()) float64 {
+func ratePerSecond(n int, do func()) float64 {
 	began := time.Now()
 	do()
 	return float64(n) / time.Since(began).Seconds()
