@@ -206,11 +206,18 @@ func (in *Ingester) unshown(err error) error {
 func (in *Ingester) patiently(ctx context.Context, ask func() error) error {
 	for attempt := 0; ; attempt++ {
 		err := ask()
-		if err == nil || !isWait(err) || ctx.Err() != nil {
-			in.blocked(nil)
+		isFirst := attempt == 0
+		switch isOver := !isWait(err) || ctx.Err() != nil; {
+		case isOver && isFirst:
 			return err
+		case isOver:
+			in.blocked(nil, -1)
+			return err
+		case isFirst:
+			in.blocked(err, 1)
+		default:
+			in.blocked(err, 0)
 		}
-		in.blocked(err)
 		pause(ctx, attempt)
 	}
 }
@@ -225,15 +232,19 @@ func isWait(err error) bool {
 	return false
 }
 
-// blocked notes whether the log accepts appends, and reports a change.
-func (in *Ingester) blocked(err error) {
+// blocked notes that the log refuses an append, or takes it, and reports a change. more is the change in the number of
+// refused appends that are tried again.
+func (in *Ingester) blocked(err error, more int) {
 	isNews := false
 	in.count(func(s *Status) {
-		isNews = (err != nil) != (s.Blocked != nil)
+		before := s.Blocked
+		if s.refused += more; err != nil || s.refused == 0 {
+			s.Blocked = err
+		}
+		isNews = (before != nil) != (s.Blocked != nil)
 		if err != nil && isNews {
 			s.Since = in.o.now()
 		}
-		s.Blocked = err
 	})
 	if isNews && in.o.Blocked != nil {
 		in.o.Blocked()

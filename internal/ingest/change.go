@@ -364,18 +364,12 @@ func (in *Ingester) hush(ctx context.Context, key fileKey, is agents.File) error
 	if err != nil {
 		return err
 	}
-	for attempt := 0; ; attempt++ {
-		err := in.ask(ctx, in.sources[key.root].Agent, is)
-		switch {
-		case err == nil:
-			in.release(key)
-			in.isSettled(key)
-			return nil
-		case ctx.Err() != nil || !isRace(err) || attempt == maxTries:
-			return err
-		}
-		pause(ctx, attempt)
+	err = in.insist(ctx, func() error { return in.ask(ctx, in.sources[key.root].Agent, is) })
+	if err == nil {
+		in.release(key)
+		in.isSettled(key)
 	}
+	return err
 }
 
 // ask appends the events that a file's fold derives from silence.

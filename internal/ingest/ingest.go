@@ -104,6 +104,7 @@ type Status struct {
 
 	held      int64 // bytes that are durable but not acknowledged
 	undecided int64 // bytes of sessions with undecided namespace
+	refused   int   // number of refused appends that are tried again
 }
 
 // Ingester appends the files of agents. New creates it.

@@ -155,31 +155,38 @@ func isFirst(b *tail.Batch) bool {
 	return len(b.Lines) > 0 && b.Lines[0].Offset == int64(len(b.Lines[0].Before))
 }
 
-// settle processes a batch and acknowledges it. It retries if another producer appended meanwhile.
+// settle processes a batch and acknowledges it.
 func (in *Ingester) settle(ctx context.Context, b *tail.Batch, force bool) error {
-	for attempt := 0; ; attempt++ {
-		err := in.do(ctx, b, force)
+	err := in.insist(ctx, func() error { return in.do(ctx, b, force) })
+	switch {
+	case err == nil:
+		in.done(b)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case isRace(err):
+		in.mu.Lock()
+		in.stuck[keyOf(b.File)] = true
+		in.mu.Unlock()
+		in.tailer.Skip(b.File)
+		in.report(Problem{Root: b.File.Root, File: b.File.Rel, Reason: err.Error() + ": the rest is not read"})
+	default:
+		return err
+	}
+	return nil
+}
+
+// insist calls do until it succeeds or fails finally. It waits while the log refuses, and decides again if another
+// producer appended meanwhile, a limited number of times.
+func (in *Ingester) insist(ctx context.Context, do func() error) error {
+	for attempt, races := 0, 0; ; attempt++ {
+		err := in.patiently(ctx, do)
 		switch {
-		case err == nil:
-			in.blocked(nil)
-			in.done(b)
-			return nil
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, errAgain):
+		case errors.Is(err, errAgain) && ctx.Err() == nil:
 			continue
-		case isWait(err):
-			in.blocked(err)
-		case !isRace(err):
+		case err == nil || ctx.Err() != nil || !isRace(err) || races > maxTries:
 			return err
-		case attempt > maxTries:
-			in.mu.Lock()
-			in.stuck[keyOf(b.File)] = true
-			in.mu.Unlock()
-			in.tailer.Skip(b.File)
-			in.report(Problem{Root: b.File.Root, File: b.File.Rel, Reason: err.Error() + ": the rest is not read"})
-			return nil
 		}
+		races++
 		pause(ctx, attempt)
 	}
 }
