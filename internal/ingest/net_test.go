@@ -99,12 +99,12 @@ var passing = []error{log.ErrFull, &log.QuotaError{Scope: "store", Limit: 1, Wan
 // drawRefusals draws refusals of the next calls: some calls succeed in between, and some refusals last long.
 func drawRefusals(t *rapid.T, errs []error, stores bool) (list []*refusal) {
 	for range rapid.IntRange(0, 3).Draw(t, "refusals") {
-		list = append(list, make([]*refusal, rapid.IntRange(0, 4).Draw(t, "successes"))...)
+		list = append(list, make([]*refusal, rapid.SampledFrom([]int{0, 0, 1, 4}).Draw(t, "successes"))...)
 		r := &refusal{err: rapid.SampledFrom(errs).Draw(t, "error")}
 		if stores && r.err == log.ErrUnknown {
 			r.stores = rapid.SampledFrom([]int{0, 1, 2, 1000}).Draw(t, "stored")
 		}
-		list = append(list, slices.Repeat([]*refusal{r}, rapid.SampledFrom([]int{1, 2, 3, 14}).Draw(t, "times"))...)
+		list = append(list, slices.Repeat([]*refusal{r}, rapid.SampledFrom([]int{1, 2, 14}).Draw(t, "times"))...)
 	}
 	return list
 }
@@ -158,6 +158,7 @@ func TestRefused(t *testing.T) {
 			l := &refusing{Log: full, session: "claude/-pier/s"}
 			name, content := claudeTalk(rt)
 			in, stop := r.following(l)
+			others := 0 // turns of a session that is not refused
 			for from, n := 0, 0; from < len(content); n++ {
 				to := len(content)
 				if n < 4 {
@@ -168,11 +169,12 @@ func TestRefused(t *testing.T) {
 				}
 				r.grow(name, content[from:to])
 				from = to
-				r.grow("-other/s.jsonl", prompts(n, 1)) // a session that is not refused
 				l.mu.Lock()
 				l.appends, l.reads = drawRefusals(rt, passing, true), drawRefusals(rt, passing[2:4], false)
 				l.mu.Unlock()
-				for range rapid.IntRange(0, 3).Draw(rt, "rests") {
+				for range rapid.IntRange(0, 4).Draw(rt, "rests") {
+					r.grow("-other/s.jsonl", prompts(others, 1))
+					others++
 					time.Sleep(time.Duration(rapid.IntRange(0, 100).Draw(rt, "seconds")) * time.Second)
 					if rapid.Bool().Draw(rt, "foreign") {
 						foreign(rt, full)
