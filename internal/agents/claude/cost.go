@@ -41,7 +41,8 @@ func (c *costs) take(e *entry, thread string, run *events.RunRef) []agents.Fact 
 		c.open[i] = r
 		return have.tell()
 	}
-	if r.cost.Tokens.Output >= have.cost.Tokens.Output {
+	now, before := r.cost.Tokens, have.cost.Tokens
+	if cmp.Or(cmp.Compare(now.Output, before.Output), cmp.Compare(now.Total(), before.Total())) >= 0 {
 		same := *r.cost.Tokens == *have.cost.Tokens && r.cost.USD == have.cost.USD && bytes.Equal(r.cost.Raw, have.cost.Raw)
 		r.told, r.cost.Run, r.cost.Response = have.told && same, have.cost.Run, have.cost.Response
 		c.open[i] = r
