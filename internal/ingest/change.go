@@ -310,7 +310,8 @@ func (in *Ingester) moved(ctx context.Context, b *tail.Batch) error {
 	if err != nil {
 		return err
 	}
-	if w.own.files[is.Stem] == nil { // none of it was stored
+	have := w.own.files[is.Stem]
+	if have == nil || !in.isMovedTo(is, keyOf(b.From), keyOf(b.File), have) { // none of it was stored
 		return w.end(nil)
 	}
 	f := w.own.file(is)
@@ -321,7 +322,6 @@ func (in *Ingester) moved(ctx context.Context, b *tail.Batch) error {
 	}
 	in.mu.Lock()
 	delete(in.files, keyOf(b.From))
-	in.owners[ownerKey(is)] = f.root
 	in.mu.Unlock()
 	in.isDueIn(keyOf(b.File), in.o.Quiet)
 	return w.end(w.shelved(f))
@@ -343,7 +343,7 @@ func (in *Ingester) vanished(ctx context.Context, b *tail.Batch) error {
 	}
 	in.mu.Lock()
 	delete(in.files, keyOf(b.File))
-	if in.owners[ownerKey(is)] == b.File.Root {
+	if in.owners[ownerKey(is)] == keyOf(b.File) {
 		delete(in.owners, ownerKey(is))
 	}
 	in.mu.Unlock()

@@ -119,7 +119,7 @@ type Ingester struct {
 	files   map[fileKey]agents.File
 	waiting map[fileKey]*waitingFile // files that wait for the session they continue
 	held    map[fileKey]heldBatch    // durable but not acknowledged
-	owners  map[textSum]string       // by file: its root
+	owners  map[textSum]fileKey      // by file of a session: where it is read
 	stuck   map[fileKey]bool         // files that cannot be appended
 	rewrite map[fileKey]int64        // how far the new content was read
 	due     map[fileKey]time.Time    // time of the next silence
@@ -152,7 +152,7 @@ func New(o Options) (*Ingester, error) {
 		o.now = time.Now
 	}
 	in := &Ingester{o: o, sources: make(map[string]Source), files: make(map[fileKey]agents.File), waiting: make(map[fileKey]*waitingFile),
-		held: make(map[fileKey]heldBatch), owners: make(map[textSum]string), stuck: make(map[fileKey]bool), rewrite: make(map[fileKey]int64),
+		held: make(map[fileKey]heldBatch), owners: make(map[textSum]fileKey), stuck: make(map[fileKey]bool), rewrite: make(map[fileKey]int64),
 		due: make(map[fileKey]time.Time), said: make(map[string]bool), homes: make(map[textSum]string), undecided: make(map[string]*undecided)}
 	in.pool.init()
 	t := o.Tail

@@ -79,25 +79,40 @@ func (in *Ingester) isSettled(key fileKey) {
 	}
 }
 
-// ownerKey identifies a file of a session in any root.
+// ownerKey identifies a file of a session in any folder.
 func ownerKey(f agents.File) textSum { return sumOf(f.Session + "\x00" + f.Stem) }
 
-// owner returns the root of a file, or "" if it is unknown yet.
-func (in *Ingester) owner(f agents.File) string {
+// isElsewhere reports whether a file of a session is read in another folder, and still exists there. have is the log's
+// state of the file, or nil.
+func (in *Ingester) isElsewhere(f agents.File, key fileKey, have *fileState) bool {
 	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.owners[ownerKey(f)]
+	owner, isKnown := in.owners[ownerKey(f)]
+	in.mu.Unlock()
+	if !isKnown && have != nil && len(have.lines) > 0 && have.called != escapeName(f.Name) {
+		owner, isKnown = fileKey{key.root, have.called}, true
+	}
+	return isKnown && owner != key && !in.isGone(owner.root, owner.rel)
 }
 
-// owns assigns a file to a root. It returns false if the file belongs to another root.
-func (in *Ingester) owns(f agents.File, root string) bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if owner := in.owners[ownerKey(f)]; owner != "" && owner != root {
+// owns notes that a file of a session is read here. It returns false if it is read in another folder.
+func (in *Ingester) owns(f agents.File, key fileKey, have *fileState) bool {
+	if in.isElsewhere(f, key, have) {
 		return false
 	}
-	in.owners[ownerKey(f)] = root
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.owners[ownerKey(f)] = key
 	return true
+}
+
+// isMovedTo notes that a file of a session was moved. It returns false if another file of that name is read.
+func (in *Ingester) isMovedTo(f agents.File, from, to fileKey, have *fileState) bool {
+	in.mu.Lock()
+	if in.owners[ownerKey(f)] == from {
+		in.owners[ownerKey(f)] = to
+	}
+	in.mu.Unlock()
+	return in.owns(f, to, have)
 }
 
 // lines appends the lines of a batch that are not in the log.
@@ -119,11 +134,11 @@ func (in *Ingester) lines(ctx context.Context, b *tail.Batch, force bool) error 
 }
 
 func (w *writer) batch(b *tail.Batch, is agents.File, list []lineParts) error {
-	f := w.own.file(is)
-	if !w.in.owns(is, b.File.Root) {
+	if !w.in.owns(is, keyOf(b.File), w.own.files[is.Stem]) {
 		w.in.once(Problem{Root: b.File.Root, File: b.File.Rel, Session: is.Session, Reason: "the file was skipped: another folder has a file of this session with this name"})
 		return nil
 	}
+	f := w.own.file(is)
 	f.root = b.File.Root
 	if err := w.owed(f); err != nil {
 		return err
@@ -311,7 +326,7 @@ func (in *Ingester) resume(t tail.File, head func() []byte) (tail.Position, bool
 	}
 	defer in.give(s, nil)
 	f := s.files[is.Stem]
-	if owner := in.owner(is); f == nil || len(f.lines) == 0 || in.isRenamed(t, f) || owner != "" && owner != t.Root {
+	if f == nil || len(f.lines) == 0 || in.isRenamed(t, f) || in.isElsewhere(is, keyOf(t), f) {
 		return tail.Position{}, false
 	}
 	last := f.lines[len(f.lines)-1]

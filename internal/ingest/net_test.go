@@ -119,10 +119,12 @@ func inBubble(t *testing.T, law func(t *rapid.T, dir string)) {
 	})
 }
 
-// following runs an Ingester that follows the rig's files until stop is called, which returns the error of Run.
-func (r *rig) following(l *refusing) (in *Ingester, stop func() error) {
+// following runs an Ingester that follows the rig's files, and those of more sources, until stop is called, which
+// returns the error of Run.
+func (r *rig) following(l *refusing, more ...Source) (in *Ingester, stop func() error) {
 	r.t.Helper()
 	o := r.options(l)
+	o.Sources = append(o.Sources, more...)
 	o.Once, o.Quiet = false, time.Minute
 	o.Tail.MaxWatches, o.Tail.Grace = -1, 2*time.Second
 	in, err := New(o)
@@ -133,14 +135,14 @@ func (r *rig) following(l *refusing) (in *Ingester, stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- in.Run(ctx) }()
-	return in, func() error {
+	return in, sync.OnceValue(func() error {
 		cancel()
 		err := <-ended
 		if err == context.Canceled {
 			err = nil
 		}
 		return errors.Join(err, in.Close())
-	}
+	})
 }
 
 func TestRefused(t *testing.T) {
@@ -160,6 +162,7 @@ func TestRefused(t *testing.T) {
 			l := &refusing{Log: full, session: "claude/-pier/s"}
 			name, content := claudeTalk(rt)
 			in, stop := r.following(l)
+			defer stop()
 			others := 0 // turns of a session that is not refused
 			for from, n := 0, 0; from < len(content); n++ {
 				to := len(content)
@@ -211,6 +214,7 @@ func TestRefused(t *testing.T) {
 			l, wrong := &refusing{Log: full, session: "claude/-pier/s"}, errors.New("the disk is on fire")
 			_, content := claudeTalk(rt)
 			in, stop := r.following(l)
+			defer stop()
 			list := drawRefusals(rt, passing, false)
 			list = append(slices.DeleteFunc(list, func(r *refusal) bool { return r == nil }), &refusal{err: wrong})
 			isRead := rapid.Bool().Draw(rt, "reads")
@@ -273,4 +277,58 @@ func TestLargestUsage(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestTwoFolders(t *testing.T) {
+	t.Run("net G3 of a file that is in two folders one is read and the other is named", func(t *testing.T) {
+		inBubble(t, func(rt *rapid.T, dir string) {
+			r := newRig(rt, dir, ofCodex)
+			defer os.RemoveAll(filepath.Dir(r.dir))
+			names := rapid.Permutation([]string{"sessions/2026/01/02/" + rolloutName(threadID), "archived_sessions/" + rolloutName(threadID)}).Draw(rt, "names")
+			other := r // of the second file
+			if rapid.Bool().Draw(rt, "is in another root") {
+				other = newRig(rt, dir, ofCodex)
+				defer os.RemoveAll(filepath.Dir(other.dir))
+				names[1] = rapid.SampledFrom(names).Draw(rt, "name")
+			}
+			full := r.open()
+			defer full.Close()
+			stop := func() error { return nil }
+			defer func() { stop() }()
+			follow := func() { _, stop = r.following(&refusing{Log: full}, Source{Agent: ofCodex, Root: other.dir, ID: "other"}) }
+			_, content := codexTalk(rt)
+			r.grow(names[0], content)
+			follow()
+			time.Sleep(time.Minute)
+			if rapid.Bool().Draw(rt, "is not a copy") {
+				_, content = codexTalk(rt)
+			}
+			other.grow(names[1], content)
+			changed := rapid.IntRange(0, 1).Draw(rt, "changed")
+			for range 2 {
+				time.Sleep(10 * time.Minute)
+				if other == r && rapid.Bool().Draw(rt, "restart") { // the log knows the name, but not the root
+					must(rt, stop())
+					follow()
+				}
+				[]*rig{r, other}[changed].grow(names[changed], `{"timestamp":"2026-01-02T04:00:00.000Z","type":"event_msg","payload":{"type":"x"}}`+"\n")
+			}
+			time.Sleep(10 * time.Minute)
+			must(rt, stop())
+			disk, given := r.files(), r.given()
+			if len(given) != 1 || given[names[0]] != disk[names[0]] {
+				rt.Errorf("the log has %q, want %s as it is:\n%s", given, names[0], disk[names[0]])
+			}
+			if len(r.problems) == 0 || slices.ContainsFunc(r.problems, func(p Problem) bool { return p.File != names[1] }) {
+				rt.Errorf("got the problems %v, want them of %s", r.problems, names[1])
+			}
+		})
+	})
+}
+
+func must(t fataler, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
 }
