@@ -295,7 +295,9 @@ func TestTwoFolders(t *testing.T) {
 			defer full.Close()
 			stop := func() error { return nil }
 			defer func() { stop() }()
-			follow := func() { _, stop = r.following(&refusing{Log: full}, Source{Agent: ofCodex, Root: other.dir, ID: "other"}) }
+			follow := func() {
+				_, stop = r.following(&refusing{Log: full}, Source{Agent: ofCodex, Root: other.dir, ID: "other"})
+			}
 			_, content := codexTalk(rt)
 			r.grow(names[0], content)
 			follow()
