@@ -18,6 +18,10 @@ type agenda struct {
 	looks  []fileKey      // names
 	isOver bool           // everything was examined once
 
+	looking time.Time // when the last check of all folders began
+	looked  time.Time // when the last one began that is over and left out no folder
+	isPart  bool      // the last one leaves out a folder
+
 	folders, all, poll, second time.Time // due times of the next checks
 }
 
@@ -60,6 +64,7 @@ func (t *Tailer) due(now time.Time) {
 		a.folders = now.Add(t.o.Folders)
 		t.openRoots()
 		if len(a.times) == 0 { // otherwise the last check is still running
+			a.looking, a.isPart = now, false
 			for _, d := range t.folders {
 				a.times = append(a.times, d)
 			}
@@ -149,6 +154,9 @@ func (t *Tailer) lookAround() bool {
 		if !a.isOver {
 			a.isOver = true
 			t.missUnknown()
+		}
+		if !a.isPart {
+			a.looked = a.looking
 		}
 		return false
 	}

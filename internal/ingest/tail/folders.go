@@ -73,7 +73,11 @@ func (t *Tailer) lookAtFolder(d *folderState) {
 			t.addWatch(d)
 		}
 		at := info.ModTime().UnixNano()
-		if at == d.time && d.settled || t.o.Now().Before(d.earlier) {
+		if at == d.time && d.settled {
+			return
+		}
+		if t.o.Now().Before(d.earlier) {
+			t.agenda.isPart = true
 			return
 		}
 		d.settled = at == d.time

@@ -11,13 +11,14 @@ func (t *Tailer) missUnknown() {
 }
 
 // tellGone reports missing files: those that are missing for long enough, with no pending check that could find them.
-// Files of a missing root are not reported.
+// Without a watch, only a check of all folders since then finds a file that was moved. Files of a missing root are not
+// reported.
 func (t *Tailer) tellGone() {
 	if !t.agenda.isOver || len(t.agenda.lists)+len(t.agenda.looks) > 0 {
 		return
 	}
 	for f := range t.absent {
-		if f.root.dir == nil || t.since(f.missing) < t.o.Grace && !t.o.Once {
+		if f.root.dir == nil || !t.o.Once && (t.since(f.missing) < t.o.Grace || t.unwatched > 0 && t.since(f.missing) <= t.since(t.agenda.looked)) {
 			continue
 		}
 		delete(t.absent, f)
