@@ -209,16 +209,22 @@ func TestReplaced(t *testing.T) {
 	})
 	t.Run("net G5 a file that is moved is never gone, however late its folder is looked at", func(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
-			slow := time.Duration(rapid.SampledFrom([]int{0, 0, 30}).Draw(rt, "slow")) * time.Millisecond
+			slow := time.Duration(rapid.SampledFrom([]int{0, 0, 1}).Draw(rt, "slow")) * time.Second // of each listing
 			var r *rig
 			r, end := drawnRig(t, rt, func(o *Options) {
 				o.Grace = time.Duration(rapid.SampledFrom([]int{0, 1, 2, 4}).Draw(rt, "grace")) * time.Second
-				o.Now = func() time.Time { r.now = r.now.Add(slow); return r.now }
+				o.Wants = func(_, rel string) bool {
+					if !strings.HasSuffix(rel, ".tmp") {
+						return true
+					}
+					r.now = r.now.Add(slow)
+					return false
+				}
 			})
 			defer end()
 			folders := []string{"a", "b", "c"}
 			for _, name := range folders {
-				must(r.t, os.Mkdir(r.path(name), 0o700))
+				r.write(name+"/a.tmp", "")
 				if rapid.Bool().Draw(rt, "is old") { // and is looked at less often
 					at := r.now.Add(-48 * time.Hour)
 					must(r.t, os.Chtimes(r.path(name), at, at))
