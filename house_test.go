@@ -91,6 +91,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/testkit/storetest", ". embedded internal/layouts log log/memlog internal/testkit/logtest events internal/config internal/testkit"}, // for tests
 	{"internal/testkit/faults", ""},
 	{"internal/testkit/schedule", ""},
+	{"internal/testkit/smallwrites", "internal/disk/durable internal/testkit/schedule"}, // for tests
 	{"internal/testkit", "events"}, // for tests
 	{"internal/testkit/transcripts", "internal/agents events projector internal/rawjson internal/testkit"}, // for tests
 	{"internal/ingest/tail", "internal/disk/durable internal/disk/lockfile"},

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/storedir"
 )
 
@@ -71,7 +72,9 @@ func (w *watermark) set(at events.Offset) {
 	defer w.mu.Unlock()
 	if at > w.at {
 		w.at = at
-		_, _ = w.file.WriteAt(storedir.WatermarkText(at), 0)
+		if durable.Refused(w.file.Name()) == nil {
+			_, _ = w.file.WriteAt(storedir.WatermarkText(at), 0)
+		}
 	}
 }
 

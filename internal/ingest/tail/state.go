@@ -135,6 +135,9 @@ func (j *journal) close() error { return j.f.Close() }
 
 // append appends records. It starts with a line feed, so that an incomplete last line stays separate.
 func (j *journal) append(list []record) error {
+	if err := durable.Refused(j.path); err != nil {
+		return err
+	}
 	all := []byte("\n")
 	for _, r := range list {
 		line, err := encode(r)
