@@ -33,6 +33,8 @@ type examination struct {
 	known   []log.Hole      // records lost earlier, by offset
 	seen    events.Offset   // the highest known offset
 	prove   func() error    // verifies the file layout; may return errOtherLayout
+	store   func() error    // adds lost to the list; called before a change of a block hides records
+	close   func() error    // called directly before a change of a block
 	vouched map[string]bool // streams with an intact record
 
 	lost   []log.Hole
@@ -46,7 +48,10 @@ type examination struct {
 
 // examination returns a new examination of this store.
 func (s *Server) examination() *examination {
-	return &examination{dir: s.dir, durable: s.durable.get(), seen: s.durable.get(), prove: s.prove, vouched: make(map[string]bool)}
+	x := &examination{dir: s.dir, durable: s.durable.get(), seen: s.durable.get(), prove: s.prove, vouched: make(map[string]bool)}
+	x.store = func() error { return s.found.store(x.lost) }
+	x.close = func() error { return nil }
+	return x
 }
 
 // mendFiles repairs the server's files after a crash or disk damage. It copies blocks that the server would damage
@@ -291,20 +296,28 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 		return slices.ContainsFunc(b.gaps, func(g natsfile.Gap) bool { return g.End == len(b.data) }), nil
 	}
 	from, upto, torn := x.extent(b, b.gaps[i])
-	if torn {
+	if torn && (reread || !b.gaps[i].Misleading) {
 		return false, nil
 	}
 	if err := x.vouch(b); err != nil {
 		return false, err
 	}
-	x.note(b, b.records, b.gaps[i], from, upto)
+	if !torn {
+		x.note(b, b.records, b.gaps[i], from, upto)
+	}
 	if err := x.keep(b); err != nil {
 		return false, err
 	}
-	if !reread {
-		return false, b.cut(b.gaps[i].Begin)
+	if reread {
+		return false, nil
 	}
-	return false, nil
+	if err := x.store(); err != nil {
+		return false, err
+	}
+	if err := x.close(); err != nil {
+		return false, err
+	}
+	return false, b.cut(b.gaps[i].Begin)
 }
 
 // extent returns the offsets that are lost with a damaged record: its own and all behind it in the block. torn reports
@@ -416,5 +429,5 @@ func (s *Server) reportDamage(x *examination) error {
 	}
 	s.logger.Error("the store is damaged: tally verify lists the lost records, and the damaged blocks are kept",
 		"dir", s.dir, "records", len(x.lost), "kept", x.kept)
-	return storedir.AddHoles(s.dir, x.lost)
+	return s.found.store(x.lost)
 }

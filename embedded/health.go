@@ -20,8 +20,9 @@ import (
 type health struct {
 	room *room
 
-	mu   sync.Mutex // guards the field below
+	mu   sync.Mutex // guards the fields below
 	sick error      // why the store refuses appends; nil: it takes them
+	n    int        // failed writes so far
 	kick chan struct{}
 }
 
@@ -43,16 +44,27 @@ func (h *health) fail(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sick = err
+	h.n++
 	select {
 	case h.kick <- struct{}{}:
 	default:
 	}
 }
 
-func (h *health) mended() {
+// failures returns the number of failed writes so far.
+func (h *health) failures() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sick = nil
+	return h.n
+}
+
+// mended reports that the first n failed writes are mended. After a later one the store stays as it is.
+func (h *health) mended(n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.n == n {
+		h.sick = nil
+	}
 }
 
 // off is the server's message after it closed all streams by itself, because of a system error. It would open them only
@@ -97,6 +109,7 @@ func (s *Server) watch(ctx context.Context) {
 
 // mend makes the store take appends again.
 func (s *Server) mend(ctx context.Context) error {
+	n := s.health.failures()
 	if err := s.health.room.check(); err != nil {
 		return err
 	}
@@ -122,7 +135,7 @@ func (s *Server) mend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.health.mended()
+	s.health.mended(n)
 	s.logger.Info("the store accepts appends again", "dir", s.dir)
 	return nil
 }

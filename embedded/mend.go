@@ -25,7 +25,7 @@ func (x *examination) mend(b *examined) error {
 		b.data[g.Bit/8] ^= 1 << (g.Bit % 8)
 	}
 	x.mended += len(flipped)
-	return b.write()
+	return x.write(b)
 }
 
 // straighten rewrites each damaged stretch of a block as records with the sequences that belong there. The server then
@@ -42,19 +42,27 @@ func (x *examination) straighten(b *examined) error {
 			if err := x.vouch(b); err != nil {
 				return err
 			}
+		}
+		before := len(x.lost)
+		x.note(b, nil, g, from, upto) // it is lost, also if the block cannot be changed
+		if !changed {
 			if err := x.keep(b); err != nil {
 				return err
 			}
 		}
 		if natsfile.Frame(b.data[g.Begin:g.End], uint64(from), uint64(upto)) {
 			changed = true
-			x.note(b, nil, g, from, upto)
+		} else {
+			x.lost = x.lost[:before]
 		}
 	}
 	if !changed {
 		return nil
 	}
-	return b.write()
+	if err := x.store(); err != nil {
+		return err
+	}
+	return x.write(b)
 }
 
 // span returns the offsets that a damaged stretch occupies. framed reports that the server can derive them from the
@@ -72,17 +80,22 @@ func (x *examination) span(b *examined, g natsfile.Gap) (from, upto events.Offse
 }
 
 // write replaces a block's file by its changed data.
-func (b *examined) write() error {
+func (x *examination) write(b *examined) error {
 	path := natsfile.Path(b.msgs, b.number)
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	if err := durable.Replace(path, b.data, info.Mode().Perm(), durable.WithSync); err != nil {
+	// The server compares the modification times of the index and the block, so the block keeps its time.
+	staged, err := durable.Stage(path, b.data, info.Mode().Perm(), durable.WithSync, info.ModTime())
+	if err != nil {
 		return err
 	}
-	// The server compares the modification times of the index and the block, so the block keeps its time.
-	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+	if err := x.close(); err != nil {
+		staged.Drop()
+		return err
+	}
+	if err := staged.Commit(); err != nil {
 		return err
 	}
 	b.records, b.gaps = natsfile.Scan(b.name, b.number, b.data)

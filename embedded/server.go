@@ -393,7 +393,10 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	if err := s.refusePersonal(ctx); err != nil {
 		return errors.Join(fmt.Errorf("embedded: start %s: %w", s.dir, err), s.events.Close())
 	}
-	s.meet(ctx, s.unread)
+	s.found.open(s.events)
+	if err := s.meet(ctx, s.unread); err != nil {
+		return errors.Join(fmt.Errorf("embedded: start %s: %w", s.dir, err), s.events.Close())
+	}
 	s.meter.Watch(s.events)
 	s.atEnd(s.events.Close)
 	var watching context.Context
@@ -455,6 +458,9 @@ func (s *Server) stopServer() error {
 	}
 	if s.events == nil || s.err != nil {
 		return nil
+	}
+	if err := s.found.close(); err != nil {
+		return err // the next start looks for what the list lacks
 	}
 	err := s.writeMark(true)
 	if isFull(err) { // the next start only checks more than necessary

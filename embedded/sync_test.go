@@ -151,7 +151,7 @@ func TestFailedStoreRefusesAppends(t *testing.T) {
 	default:
 		t.Error("after a failed write: got no repair")
 	}
-	h.mended()
+	h.mended(h.failures())
 	if err := h.check(); err != nil {
 		t.Error(err)
 	}

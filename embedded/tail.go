@@ -45,7 +45,7 @@ func (s *Server) nameLost(ctx context.Context) error {
 	}
 	s.logger.Error("the store is damaged: acknowledged records are missing at the ends of its streams; tally verify lists them",
 		"dir", s.dir, "records", len(lost), "first", lost[0].Offset)
-	if err := storedir.AddHoles(s.dir, lost); err != nil {
+	if err := s.found.store(lost); err != nil {
 		return err
 	}
 	s.holes, err = storedir.ReadHoles(s.dir)

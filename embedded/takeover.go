@@ -88,6 +88,8 @@ func (s *Server) restore(vet uint64) (expected []string, err error) {
 	}
 	s.durable.set(m.Durable)
 	s.prove = sync.OnceValue(prove)
+	s.found = &findings{dir: s.dir, known: s.known, logger: s.logger}
+	s.atEnd(s.found.close)
 	if s.known {
 		err = s.mendFiles(m, vet)
 	} else {
@@ -103,8 +105,7 @@ func (s *Server) restore(vet uint64) (expected []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.found = &findings{dir: s.dir, known: s.known, tell: func(lost []log.Hole) { s.events.Tell(lost) }}
-	s.atEnd(s.found.close)
+	s.found.known = s.known
 	return expectedStreams(s.dir, m)
 }
 
