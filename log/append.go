@@ -76,6 +76,7 @@ func (l *Log) put(ctx context.Context, p *appending) (Ack, error) {
 		defer l.commit.coming.Add(-1)
 	}
 	acks, err := l.store(ctx, p)
+	err = l.stands(p, err)
 	settle(acks, err)
 	if err != nil {
 		return Ack{}, err
@@ -121,6 +122,15 @@ func isPersonal(p *appending) bool { return p.sub.Namespace == events.PersonalNa
 
 // Shared reports whether anybody but the user of this machine can reach the log: see Host.Shared.
 func (l *Log) Shared() bool { return l.config.Host.Shared }
+
+// stands returns the error of an append, or ErrUnknown if the log has begun to recover since the append was decided:
+// the decision may rest on records that are gone.
+func (l *Log) stands(p *appending, err error) error {
+	if err == nil || !p.era.isOver() || l.isClosed() {
+		return err
+	}
+	return fmt.Errorf("append to %s: %w: %v", p.sub.Name(), ErrUnknown, errEra)
+}
 
 // note reports a stored append to the committer, or marks it, and reports its size to the roller.
 func (l *Log) note(p *appending, ack Ack) {

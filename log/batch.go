@@ -142,6 +142,7 @@ func (u *batch) put(ctx context.Context) ([]Ack, error) {
 	}
 	u.begin(l.era())
 	acks, err := l.store(ctx, u.parts...)
+	err = l.stands(u.parts[0], err)
 	settle(acks, err)
 	if err != nil {
 		return nil, err
@@ -185,7 +186,7 @@ func (u *batch) redoable(ctx context.Context) ([]Ack, error) {
 	acks, err := u.decide(ctx)
 	if acks != nil || err != nil {
 		l.leaveAll(u.tickets)
-		return acks, err
+		return acks, l.stands(u.parts[0], err)
 	}
 	record, err := u.record()
 	if err != nil {
@@ -392,6 +393,8 @@ func (u *batch) insist(record *appending, h *hold) ([]Ack, error) {
 			if len(p.msgs) == 0 {
 				continue
 			}
+			l.ids.of(p.sub).whole = false
+			l.lasts.drop(p.name)
 			if acks[i], err = l.complete(e.ctx, p, before, l.publishSoon); err != nil {
 				break
 			}
@@ -422,8 +425,6 @@ func (l *Log) complete(ctx context.Context, p *appending, after events.Offset, p
 			there[rec.MsgID()] = rec.Offset
 		}
 	}
-	l.ids.of(p.sub).whole = false
-	l.lasts.drop(p.name)
 	ack := Ack{Durability: l.config.Host.Durability}
 	for i, m := range p.msgs {
 		at := there[m.ID]

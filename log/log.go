@@ -98,6 +98,8 @@ type Log struct {
 	// doubtful is set when the outcome of a message is unknown: it may have been stored, or may be later.
 	doubtful atomic.Bool
 
+	recovering sync.Mutex // held during Recover
+
 	mu     sync.Mutex // guards queues and shut
 	queues map[events.Subject]queue
 	shut   bool
@@ -203,6 +205,8 @@ func (l *Log) Recover(ctx context.Context, work func() error) error {
 	if !ok {
 		return work()
 	}
+	l.recovering.Lock()
+	defer l.recovering.Unlock()
 	if e := l.era(); e != nil {
 		e.end(errEra) // batches under way: their redo records may vanish
 	}
@@ -212,16 +216,15 @@ func (l *Log) Recover(ctx context.Context, work func() error) error {
 			defer l.commit.busy.Unlock()
 		}
 		err := work()
-		// Whatever was read until now may be gone.
+		if err == nil && l.commit != nil && l.config.Host.Owner {
+			safe, _ := l.commit.durable(ctx)
+			err = l.redo(ctx, safe, publish)
+		}
+		// What was read until now may be gone, or was not complete.
 		l.lasts.forget()
 		l.ids.forget()
 		if l.commit == nil || err != nil {
 			return err
-		}
-		if safe, _ := l.commit.durable(ctx); l.config.Host.Owner {
-			if err := l.redo(ctx, safe, publish); err != nil {
-				return err
-			}
 		}
 		st, err := l.backend.State(ctx)
 		if err == nil {

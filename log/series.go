@@ -86,8 +86,8 @@ func (l *Log) putSeries(ctx context.Context, list []*appending) (all Ack, added 
 			p.expect, p.behind = At(all.Last), previous
 		}
 		ack, err := l.put(ctx, p)
-		if l.era() != list[0].era {
-			err = fmt.Errorf("append to %s: %w: %v", p.sub.Name(), ErrUnknown, errEra)
+		if list[0].era.isOver() { // the events before this one may be gone
+			err = l.stands(list[0], errEra)
 		}
 		if err == nil && i > 0 && ack.Last <= all.Last {
 			err = &ConflictError{Subject: p.sub, Want: all.Last, Have: ack.Last}
