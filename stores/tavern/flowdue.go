@@ -124,13 +124,17 @@ func (f *Flow) freed(s *FlowState, id string) (events.Event, error) {
 }
 
 // Orphaned decides whether a flow is stopped because its owner is gone. gone is the log's time when that happened, or
-// zero; window is how long the flow is left after it. The owner of a flow that a state started is gone when that flow
-// has ended (FlowState.EndedAt). Orphaned does no I/O.
+// zero; window is how long the flow is left after it. While a worker drives the flow, it is left until the lease ends.
+// The owner of a flow that a state started is gone when that flow has ended (FlowState.EndedAt). Orphaned does no I/O.
 func (f *Flow) Orphaned(s *FlowState, gone time.Time, window time.Duration, now time.Time) (Decision, error) {
 	if s.Over() || s.Run.Owner == "" || gone.IsZero() {
 		return Decision{}, nil
 	}
-	if due := gone.Add(window); now.Before(due) {
+	due := gone.Add(window)
+	if until := time.UnixMilli(s.Run.LeaseUntil); s.Held && until.After(due) {
+		due = until
+	}
+	if now.Before(due) {
 		return Decision{Next: due}, nil
 	}
 	why := fmt.Sprintf("its owner, %q, is gone", s.Run.Owner)

@@ -75,7 +75,7 @@ type patient struct {
 	cancel context.CancelFunc
 	claim  *tavern.Claim
 	err    error
-	gone   bool // it gives up, now or as soon as it is woken
+	gone   bool // it is to give up, now or as soon as it is woken
 }
 
 func (p *patient) isWaiting() bool { return p.claim == nil && p.err == nil && !p.gone }
@@ -257,9 +257,11 @@ func TestWorkersGiveUp(t *testing.T) {
 }
 
 // freed are the ways in which the item becomes free for which workers wait. An item that is there already is free for
-// the first worker, and the second one comes just before that one gives up.
+// the first worker. The second one begins to wait just before the first one is to give up.
 var freed = map[string]func(t *testing.T, q *tavern.Queue, held *tavern.Claim){
-	"it is queued":   func(t *testing.T, q *tavern.Queue, _ *tavern.Claim) { need(q.Enqueue(t.Context(), tavern.Item{ID: "b"})) },
+	"it is queued": func(t *testing.T, q *tavern.Queue, _ *tavern.Claim) {
+		need(q.Enqueue(t.Context(), tavern.Item{ID: "b"}))
+	},
 	"it is there":    nil,
 	"it is released": func(t *testing.T, _ *tavern.Queue, held *tavern.Claim) { must(t, held.Release(t.Context())) },
 	"it failed":      func(t *testing.T, _ *tavern.Queue, held *tavern.Claim) { must(t, held.Fail(t.Context(), "so", true)) },
