@@ -2,10 +2,13 @@ package tree
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -24,66 +27,170 @@ func (w *world) textOf(id string) string {
 	return string(doc.Data)
 }
 
-// An edit between two steps of the tree is neither lost nor taken for the tree's own write.
-func TestBetween(t *testing.T) {
+// asks returns whether a tree asks about changes, by the rules of C.4: more changes than the limit, more losses than
+// three and than half of the files, or an empty folder.
+func asks(files, gone, emptied, saved, limit int) bool {
+	return gone+emptied+saved > limit || gone+emptied > 3 && 2*(gone+emptied) > files || gone == files
+}
+
+// conflicting plays random revisions and saves of one file, and returns a wrong conflict, or "".
+func conflicting(t *testing.T, random *rand.Rand) (wrong string) {
 	ctx := context.Background()
-	t.Run("F1 a text of the same size that comes into a file right after the tree wrote it is seen", func(t *testing.T) {
-		w := newWorld(t, plainLand{}, nil, false)
-		w.start()
-		w.pass(time.Second)
-		w.revise("a", "text 1")
-		reached = func(point string) {
-			if point == "after exchange" && w.textOf("a") == "text 1" {
-				must(t, w.user.Put("a", "text 2"))
+	w := newWorld(t, plainLand{}, random, false)
+	w.touched = true
+	w.start()
+	w.pass(time.Second)
+	shown := w.revise("a", "revision 0")
+	must(t, w.runner.CatchUp(ctx, nil))
+	w.pass(3 * time.Second)
+	want := make(map[string]events.Offset) // text that was saved -> the newest record of the document that its file showed
+	for n := 1; n < 4+random.IntN(6); n++ {
+		for range random.IntN(3) {
+			w.revise("b", fmt.Sprint("other ", n))
+		}
+		text := fmt.Sprint("saved ", n)
+		saves, revisions := random.IntN(3) > 0, random.IntN(3)
+		if saves {
+			must(t, w.user.Put("a", text))
+		}
+		for i := range revisions {
+			at := w.revise("a", fmt.Sprint("revision ", n, ".", i))
+			if saves {
+				want[text] = shown
+			}
+			if random.IntN(3) == 0 {
+				must(t, w.runner.CatchUp(ctx, nil))
+			}
+			if i == revisions-1 {
+				shown = at
 			}
 		}
-		must(t, w.runner.CatchUp(ctx, nil))
-		w.tell() // like a scan, without a notification of the file
-		w.pass(5 * time.Second)
-		if got := w.textOf("a"); got != "text 2" {
-			t.Errorf("the document is %q", got)
-		}
-	})
-	t.Run("F3 a conflict says which revision the text was based on", func(t *testing.T) {
-		w := newWorld(t, plainLand{}, nil, false)
-		w.start()
-		w.pass(time.Second)
-		w.revise("a", "first")
-		base := w.revise("a", "second")
-		must(t, w.runner.CatchUp(ctx, nil))
-		w.pass(5 * time.Second)
-		must(t, w.user.Put("a", "mine"))
-		w.revise("a", "third")
-		w.revise("a", "fourth")
-		must(t, w.runner.CatchUp(ctx, nil))
-		w.pass(5 * time.Second)
-		list := need(w.tree.Conflicts(ctx))
-		if len(list) != 1 || list[0].Base != base || w.textOf("a") != "fourth" {
-			t.Errorf("the conflicts are %+v, want one with base %v", list, base)
-		}
-	})
-	t.Run("F3 accept imports edits that came after the question", func(t *testing.T) {
-		w := newWorld(t, plainLand{}, nil, false)
-		w.start()
-		w.tree.c.BulkLimit = 50
-		for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-			must(t, w.user.Put(id, "of "+id))
+		if random.IntN(2) == 0 {
+			must(t, w.runner.CatchUp(ctx, nil))
 		}
 		w.tell()
 		w.pass(5 * time.Second)
-		for _, id := range []string{"a", "b", "c", "d", "e"} {
-			must(t, w.user.Remove(id))
-		}
-		w.tell()
+		must(t, w.runner.CatchUp(ctx, nil))
 		w.pass(5 * time.Second)
-		if w.tree.Room() == nil {
-			t.Fatal("the tree does not ask")
+		if saves && revisions == 0 {
+			if w.textOf("a") != text {
+				return fmt.Sprintf("the document is %q, want %q", w.textOf("a"), text)
+			}
+			shown = need(w.st.Log.Last(ctx, events.Document(w.st.Namespace(), plainKind, "a"))).Offset
 		}
-		must(t, w.user.Remove("f"))
-		must(t, w.user.Put("g", "saved since"))
-		must(t, w.tree.Accept(ctx))
-		if w.textOf("e") != "" || w.textOf("f") != "" || w.textOf("g") != "saved since" || w.textOf("h") != "of h" {
-			t.Errorf("e is %q, f is %q, g is %q, h is %q", w.textOf("e"), w.textOf("f"), w.textOf("g"), w.textOf("h"))
+	}
+	for _, c := range need(w.tree.Conflicts(ctx)) {
+		text := string(need(w.st.Loader().Document(ctx, events.Document(w.st.Namespace(), KindConflict, c.ID), 0)).Data)
+		// The base is an offset of the log: the document has no newer revision up to it than the one that the file showed.
+		since := events.Offset(0)
+		for rec, err := range w.st.Log.Read(ctx, events.Range{Subject: events.Document(w.st.Namespace(), plainKind, "a"), Upto: c.Base}) {
+			must(t, err)
+			since = rec.Offset
+		}
+		if base, is := want[text]; !is || since != base || c.Path != "a" {
+			return fmt.Sprintf("the conflict of %q has the base %v, where the document is of %v; want %v", text, c.Base, since, base)
+		}
+		delete(want, text)
+	}
+	if len(want) > 0 {
+		return fmt.Sprintf("no conflict has %v", want)
+	}
+	return ""
+}
+
+// acceptance asks about losses, changes files since, and returns a wrong document after Accept, or "".
+func acceptance(t *testing.T, random *rand.Rand) (wrong string) {
+	w := newWorld(t, plainLand{}, nil, false)
+	w.start()
+	w.tree.c.BulkLimit = 50
+	n := 7 + random.IntN(6)
+	want := make(map[string]string)
+	for i := range n {
+		p := fmt.Sprint("f", i)
+		want[p] = "first " + p
+		must(t, w.user.Put(p, want[p]))
+	}
+	w.tell()
+	w.pass(5 * time.Second)
+	change := func(p string, removes bool, text string) {
+		if removes {
+			if _, is := want[p]; is {
+				must(t, w.user.Remove(p))
+			}
+			delete(want, p)
+			return
+		}
+		want[p] = text
+		must(t, w.user.Put(p, text))
+	}
+	for i := range n/2 + 1 {
+		change(fmt.Sprint("f", i), true, "")
+	}
+	w.tell()
+	w.pass(5 * time.Second)
+	if w.tree.Room() == nil {
+		return "the tree does not ask"
+	}
+	for k := range 1 + random.IntN(5) {
+		change(fmt.Sprint("f", random.IntN(n+2)), random.IntN(2) == 0, fmt.Sprint("since ", k))
+		w.pass([]time.Duration{0, 0, 3 * time.Second}[random.IntN(3)])
+	}
+	must(t, w.tree.Accept(context.Background()))
+	for i := range n + 2 {
+		if p := fmt.Sprint("f", i); w.textOf(p) != want[p] {
+			return fmt.Sprintf("after Accept the document %s is %q, want %q", p, w.textOf(p), want[p])
+		}
+	}
+	return ""
+}
+
+func TestConflictsAndQuestions(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	for name, play := range map[string]func(*testing.T, *rand.Rand) string{
+		"net F3 a conflict says on which offset its text was based": conflicting,
+		"net F3 Accept imports the changes since the question":      acceptance,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for n := range testkit.Times(200) {
+				if wrong := play(t, rand.New(rand.NewPCG(seed+uint64(n), 3))); wrong != "" {
+					t.Fatalf("seed %d: %s", seed+uint64(n), wrong)
+				}
+			}
+		})
+	}
+	t.Run("net F3 the bounds of a question, where only one of them decides", func(t *testing.T) {
+		for files := 1; files <= 9; files++ {
+			for lost := range files + 1 {
+				for _, limit := range []int{3, 4, 5, 50} {
+					saved := (files - lost) * (limit % 2)
+					for _, emptied := range []int{0, lost / 2, lost} {
+						w := newWorld(t, plainLand{}, nil, false)
+						w.start()
+						w.tree.c.BulkLimit = limit
+						for i := range files {
+							w.revise(fmt.Sprint("f", i), "first")
+						}
+						must(t, w.runner.CatchUp(context.Background(), nil))
+						w.pass(3 * time.Second)
+						for i := range lost + saved {
+							p := fmt.Sprint("f", i)
+							switch {
+							case i < emptied:
+								must(t, w.user.Put(p, ""))
+							case i < lost:
+								must(t, w.user.Remove(p))
+							default:
+								must(t, w.user.Put(p, "saved"))
+							}
+						}
+						w.tell()
+						w.pass(3 * time.Second)
+						if is, want := w.tree.Room() != nil, asks(files, lost-emptied, emptied, saved, limit); is != want {
+							t.Errorf("of %d files, %d were removed, %d emptied, %d saved, the limit is %d: the tree asks: %v, want %v", files, lost-emptied, emptied, saved, limit, is, want)
+						}
+					}
+				}
+			}
 		}
 	})
 }

@@ -285,6 +285,7 @@ func (t *Tree) read(ctx context.Context, p string, info layouts.FileInfo) (*edit
 		return nil, err
 	}
 	e.sum = hex.EncodeToString(h.Sum(nil))
+	reached("way back: after read")
 	after, err := t.c.Storage.Stat(ctx, p)
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func TestLaws(t *testing.T) {
 const grew = "grew"
 
 // points are the places where a tree is killed, in addition to those of its storage.
-var points = []string{"before temp", "after exchange", "before unlink", "mid append", "before manifest", "before cursor", "way back: before read", "way back: before append", "way back: after append"}
+var points = []string{"before temp", "before swap", "after exchange", "before removal", "before unlink", "mid append", "before manifest", "before cursor", "way back: before read", "way back: after read", "way back: before append", "way back: after append"}
 
 func runPrograms(t *testing.T, l land, programs int, struck map[string]int) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a program allocates much, of which little survives
@@ -194,7 +194,10 @@ type world struct {
 	faulty   bool // the storage fails now and then
 	touched  bool // the user wrote to a file
 	fold     bool
-	large    bool // most files exceed the tree's memory limit
+	large    bool                                     // most files exceed the tree's memory limit
+	plan     func(storagetest.Call) storagetest.Fault // fault of each call of a faulty storage; nil: by chance
+	target   layouts.Target                           // of the tree; nil: st
+	meddled  map[string]bool                          // paths that the user changed at a point of the tree
 }
 
 // standing is a text that the user wrote to a file.
@@ -292,13 +295,11 @@ func (w *world) fault(c storagetest.Call) storagetest.Fault {
 	if !w.faulty {
 		return storagetest.None
 	}
-	f := storagetest.None
-	switch n := w.random.IntN(400); {
-	case n < 8:
-		f = storagetest.Fault(1 + n%3) // Fail, Unanswered, Torn
-	case n < 12:
-		f = storagetest.Fault(4 + n%4) // Kill...
+	plan := w.plan
+	if plan == nil {
+		plan = w.chance
 	}
+	f := plan(c)
 	if f != storagetest.None {
 		w.faults++
 		w.say("  %v: %v", c, f)
@@ -306,8 +307,23 @@ func (w *world) fault(c storagetest.Call) storagetest.Fault {
 	return f
 }
 
+// chance draws the result of a storage call.
+func (w *world) chance(storagetest.Call) storagetest.Fault {
+	switch n := w.random.IntN(400); {
+	case n < 8:
+		return storagetest.Fault(1 + n%3) // Fail, Unanswered, Torn
+	case n < 12:
+		return storagetest.Fault(4 + n%4) // Kill...
+	}
+	return storagetest.None
+}
+
 func (w *world) start() {
-	c := Config{Name: "law", Layout: w.land.layout(), Root: w.land.root(), Storage: storagetest.NewFaultyWhole(w.storage, w.fault), Target: w.st, Head: w.st.Log.Durable, BulkLimit: cmp.Or(w.limit, -1), Now: func() time.Time { return w.now }}
+	target := w.target
+	if target == nil {
+		target = w.st
+	}
+	c := Config{Name: "law", Layout: w.land.layout(), Root: w.land.root(), Storage: storagetest.NewFaultyWhole(w.storage, w.fault), Target: target, Head: w.st.Log.Durable, BulkLimit: cmp.Or(w.limit, -1), Now: func() time.Time { return w.now }}
 	w.tree = newTree(c, w.manifest)
 	if w.large {
 		w.tree.heldRendered = 40

@@ -405,6 +405,7 @@ func (t *Tree) put(ctx context.Context, w wantedFile) (appended bool, err error)
 	if there && layouts.ModeOf(e.Mode) == layouts.ModeOf(mode) {
 		mode = e.Mode // as the user's umask or group set it
 	}
+	reached("before swap")
 	old, err := t.swap(ctx, w.Path, mode, w.content)
 	if err != nil {
 		return false, err
@@ -468,10 +469,17 @@ func (t *Tree) grow(ctx context.Context, w wantedFile, have *fileRecord) (done b
 		tail = s.rest
 	}
 	reached("mid append")
+	e, err := t.c.Storage.Stat(ctx, w.Path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && e.Version != have.version { // it changed while the tail was rendered
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
 	if err := t.c.Storage.Append(ctx, w.Path, tail); err != nil {
 		return false, err
 	}
-	e, err := t.c.Storage.Stat(ctx, w.Path)
+	e, err = t.c.Storage.Stat(ctx, w.Path)
 	if err != nil || e.Size != w.size {
 		return false, err
 	}
@@ -537,6 +545,7 @@ func (t *Tree) remove(ctx context.Context, p string) error {
 	if err != nil {
 		return err
 	}
+	reached("before removal")
 	var old string
 	if s, ok := t.c.Storage.(layouts.Swapper); ok {
 		old, err = s.Displace(ctx, p)

@@ -69,7 +69,7 @@ func endChild(t *testing.T, st *tally.Store, s *tavern.FlowState, fails bool) {
 	must(t, child.End(t.Context(), nil))
 }
 
-// playTry lets a flow fail, and recovers it. It returns what is wrong, and whether the flow goes on.
+// playTry lets a flow fail, and recovers it. It returns a mistake, or "", and whether the flow goes on.
 func playTry(t *testing.T, st *tally.Store, f *tavern.Flow, rules tryRules, p flowTry) (wrong string, goesOn bool) {
 	ctx := t.Context()
 	for range p.Moves {

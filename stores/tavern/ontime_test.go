@@ -31,7 +31,7 @@ type datedWorld struct {
 	st    *tally.Store
 	while time.Duration    // of leases and until deadlines
 	renew int              // how often a holder renews its lease
-	want  map[string]dated // what is recorded, and when
+	want  map[string]dated // by subject and record
 }
 
 // dated is a time, or the time of another decision, which a daemon that begins later makes at its beginning, and a
@@ -288,7 +288,7 @@ func (w *datedWorld) decided(after events.Offset, begun time.Time) (wrong string
 	return ""
 }
 
-// playDated makes things to which rules of a daemon apply, runs it until all must be done, and returns what is wrong.
+// playDated makes things to which rules of a daemon apply, runs it until all must be done, and returns a mistake, or "".
 func playDated(t *testing.T, while time.Duration, renew int, names ...string) (wrong string) {
 	t.Helper()
 	onFakeClock(t, func(t *testing.T, st *tally.Store) {
