@@ -231,6 +231,21 @@ func TestManyRewindsOpenFlat(t *testing.T) {
 	}
 }
 
+// After many rewinds, one to a branch that was left has the turns of that branch. The threads are too large for marks.
+func TestBranchAmongManyRewinds(t *testing.T) {
+	src := longLog{records: 4001, read: new(atomic.Int64), every: 40, back: 3995} // record 4000 rewinds to 3985
+	o, err := (&projector.Loader{Source: src}).Outline(t.Context(), long, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of 3995 records, every fifth is no turn, and each of the 99 rewinds before took out 12 turns.
+	const want = 3995 - 799 - 99*12
+	turns, err := o.Last(t.Context(), events.MainThread, 1)
+	if n := o.Len(events.MainThread); err != nil || n != want || len(turns) != 1 || turns[0].Offset != 3994 {
+		t.Errorf("got %d turns and %d of the last turn, %v, want %d up to @3994", n, len(turns), err, want)
+	}
+}
+
 // A head for a rewind far back writes only itself, because its chunks exist.
 func TestSnapshotFarBackWritesNoChunks(t *testing.T) {
 	src, st := longStore(t, 20_000, 0)

@@ -3,7 +3,6 @@ package projector
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"sort"
 
 	"github.com/tallylog/tally/events"
@@ -165,15 +164,6 @@ func (th *strand) push(sp span) {
 		}
 	}
 	th.spans = append(th.spans, sp)
-}
-
-// clone returns strands that can change without those of s.
-func (s strands) clone() strands {
-	c := make(strands, len(s))
-	for name, th := range s {
-		c[name] = &strand{slices.Clone(th.spans), th.meta}
-	}
-	return c
 }
 
 // shorten cuts the threads to the lengths that a timeline has for its last record.

@@ -156,7 +156,7 @@ func (s *state) inherit(parent *state) {
 		h.points[0].openAt = h.ends.first
 	}
 	h.names, h.lengths = slices.Clone(p.names), slices.Clone(p.lengths)
-	s.strands = parent.strands.clone()
+	s.strands = parent.strands
 	if parent.odd >= 0 {
 		s.odd = h.base - 1
 	}
