@@ -69,7 +69,7 @@ func Run(ctx context.Context, st *tally.Store, dir string, daemons []daemon.Daem
 	}
 	l := daemon.New(o)
 	if dir != "" {
-		defer keepReport(dir, l, changed)()
+		defer keepReport(dir, l, changed, lg)()
 	}
 	return l.Run(ctx)
 }
@@ -101,11 +101,15 @@ const reportPause = time.Second
 
 // keepReport keeps this process's report up to date, from the time when each daemon has checked for work once. done
 // removes the report.
-func keepReport(dir string, l *daemon.Loop, changed <-chan struct{}) (done func()) {
+func keepReport(dir string, l *daemon.Loop, changed <-chan struct{}, lg *slog.Logger) (done func()) {
 	path := filepath.Join(dir, reportsDir, strconv.Itoa(os.Getpid())+".json")
+	if lg == nil {
+		lg = slog.New(slog.DiscardHandler)
+	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
+		var failed error // the last write's
 		for {
 			select {
 			case <-changed:
@@ -116,9 +120,14 @@ func keepReport(dir string, l *daemon.Loop, changed <-chan struct{}) (done func(
 			if slices.ContainsFunc(list, func(s daemon.Status) bool { return !s.Ran }) {
 				continue
 			}
-			if os.MkdirAll(filepath.Dir(path), 0o700) == nil {
-				_ = statefile.Write(path, report{reportVersion, statusOf(list)}, durable.NoSync) // appends report a full disk
+			err := os.MkdirAll(filepath.Dir(path), 0o700)
+			if err == nil {
+				err = statefile.Write(path, report{reportVersion, statusOf(list)}, durable.NoSync)
 			}
+			if err != nil && failed == nil {
+				lg.Warn("the report about the daemons is not stored", "path", path, "err", err)
+			}
+			failed = err
 			select {
 			case <-time.After(reportPause):
 			case <-stop:

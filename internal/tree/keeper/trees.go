@@ -189,7 +189,9 @@ func (ts *Trees) leave(ctx context.Context, k *keptTree, reason error) {
 	if s.PID = 0; reason != nil {
 		s.Error = reason.Error()
 	}
-	_ = writeLeft(ts.dir, k.FileName(), s) // appends report a full disk
+	if err := writeLeft(ts.dir, k.FileName(), s); err != nil {
+		ts.Logger.Warn("the status of a tree is not stored", "tree", k.Name, "err", err)
+	}
 }
 
 // all returns the store's trees. The caller may not change the slice.
