@@ -4,13 +4,20 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/daemon"
+	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/smallwrites"
@@ -31,6 +38,11 @@ func TestSmallWritesFail(t *testing.T) {
 				}
 				r := &damagedRun{t: t, w: w, im: whole, dir: filepath.Join(t.TempDir(), "store"), found: make(map[string][]byte)}
 				copyStore(t, r.dir, whole.dir)
+				if kind.Lasting {
+					r.cutEnd()
+				} else {
+					r.smearBlock(len(segments(t, r.dir)), -1, false)
+				}
 				r.play()
 				defer func() {
 					if t.Failed() {
@@ -78,6 +90,13 @@ func (r *damagedRun) smearBlock(stream, record int, inFrame bool) {
 	r.found[streamOf(path)] = data
 }
 
+// cutEnd cuts off the last record of the log.
+func (r *damagedRun) cutEnd() {
+	r.t.Helper()
+	path, data, records := onlyBlock(r.t, r.dir, len(segments(r.t, r.dir)))
+	rewriteInPlace(r.t, path, data[:records[len(records)-1].Begin])
+}
+
 // flipBit flips a bit of a stream's only block.
 func (r *damagedRun) flipBit(stream int) {
 	r.t.Helper()
@@ -93,7 +112,6 @@ func (r *damagedRun) play() {
 	r.smearBlock(1, 20, true)
 	r.smearBlock(3, 30, false)
 	r.flipBit(4)
-	r.smearBlock(len(segments(t, r.dir)), -1, false)
 	r.w.Watch(r.dir, "start")
 	s := r.start()
 	r.w.Watch(r.dir, "use")
@@ -138,7 +156,7 @@ func (r *damagedRun) start() *embedded.Server {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { s.Close() })
-	if lost := r.list(); len(lost) < 2 {
+	if lost := r.list(); len(lost) < 3 {
 		r.t.Errorf("the store was started, and the list has only %v", lost)
 	}
 	return s
@@ -149,6 +167,7 @@ func (r *damagedRun) start() *embedded.Server {
 func (r *damagedRun) append(s *embedded.Server) {
 	t := r.t
 	t.Helper()
+	before := len(segments(t, r.dir))
 	var evs []events.Event
 	for i := range 90 {
 		r.extra = append(r.extra, fmt.Sprint("extra-", i))
@@ -159,6 +178,7 @@ func (r *damagedRun) append(s *embedded.Server) {
 		if !errors.Is(err, log.ErrUnavailable) || len(r.w.Refused()) == 0 {
 			t.Fatal(err)
 		}
+		r.errs = append(r.errs, err)
 		r.w.Allow()
 		eventually(t, func() error {
 			_, err = s.Log().Append(t.Context(), events.Session("", "extra"), log.Any, evs...)
@@ -167,8 +187,8 @@ func (r *damagedRun) append(s *embedded.Server) {
 	}
 	r.mustNotBeClean("after an append")
 	eventually(t, func() error {
-		if have, _ := filepath.Glob(filepath.Join(r.dir, "segments", "TALLY_*.index")); len(have) < len(segments(t, r.dir))-1 && len(r.w.Refused()) == 0 {
-			return fmt.Errorf("waiting for the index of a full segment: there are %d", len(have))
+		if have, _ := filepath.Glob(filepath.Join(r.dir, "segments", "TALLY_*.index")); len(have) < before && len(r.w.Refused()) == 0 {
+			return fmt.Errorf("waiting for the index of segment %d: there are %d", before, len(have))
 		}
 		return nil
 	})
@@ -234,4 +254,89 @@ func (r *damagedRun) mustNotBeClean(when string) {
 	if r.isClean() {
 		r.t.Errorf("%s: the mark says that the store was stopped", when)
 	}
+}
+
+// If a file of a store cannot be written from open to close, an error or a warning names the failure, and the next owner
+// has everything that was acknowledged. The exceptions are files that save only time.
+func TestSmallFilesOfAStore(t *testing.T) {
+	testkit.NotUnderRace(t)
+	play := func(t *testing.T, refused string) (written []string) {
+		n := newNoted(t, "")
+		var mu sync.Mutex
+		var said bytes.Buffer
+		seen := make(map[string]bool)
+		stop := durable.Guard(func(path string) error {
+			rel, err := filepath.Rel(n.dir, path)
+			if err != nil || strings.HasPrefix(rel, "..") {
+				return nil
+			}
+			rel = regexp.MustCompile(`[0-9]+\.json$|[0-9a-f]{8,}`).ReplaceAllString(filepath.ToSlash(rel), "N") // a process, or a hash
+			mu.Lock()
+			defer mu.Unlock()
+			seen[rel] = true
+			if rel == refused {
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		defer stop()
+		d := &lookout{looks: make(chan int, 100)}
+		o := embedded.Options{Trees: notesOf, Logger: slog.New(slog.NewTextHandler(lockedWriter{&mu, &said}, nil)),
+			ConfigDir: n.project, Store: n.dir, Daemons: func(*tally.Store) ([]daemon.Daemon, error) { return []daemon.Daemon{d}, nil }}
+		st, openErr := embedded.Open(t.Context(), o)
+		var putErr, closeErr error
+		if openErr == nil {
+			<-d.looks
+			putErr = n.put(st, "a", "text")
+			eventually(t, func() error {
+				mu.Lock()
+				defer mu.Unlock()
+				if !seen["daemons/N"] {
+					return errors.New("waiting for the report about the daemons")
+				}
+				return nil
+			})
+			closeErr = st.Close()
+		}
+		stop()
+		mu.Lock()
+		text := fmt.Sprint(said.String(), openErr, putErr, closeErr)
+		mu.Unlock()
+		savesTime := refused == storedir.WatermarkFile || strings.HasSuffix(refused, ".sum") // of views, which are made again
+		if refused != "" && !savesTime && !strings.Contains(text, syscall.ENOSPC.Error()) {
+			t.Errorf("%s was refused, and nothing was reported: %s", refused, text)
+		}
+		if openErr == nil && putErr == nil {
+			doc, err := n.open(embedded.Options{}).Documents().Read(t.Context(), "note", "a")
+			if err != nil || string(doc.Data) != "text" {
+				t.Errorf("%s was refused: the next owner has %q, %v", refused, doc.Data, err)
+			}
+		}
+		for name := range seen {
+			written = append(written, name)
+		}
+		slices.Sort(written)
+		return written
+	}
+	t.Run("net D3 a file that cannot be written is reported", func(t *testing.T) {
+		var names []string
+		t.Run("undisturbed", func(t *testing.T) { names = play(t, "") })
+		for _, name := range names {
+			t.Run(strings.ReplaceAll(name, "/", " "), func(t *testing.T) { play(t, name) })
+		}
+		if len(names) < 8 {
+			t.Errorf("the store writes only %v: the test shows little", names)
+		}
+	})
+}
+
+type lockedWriter struct {
+	mu *sync.Mutex
+	w  *bytes.Buffer
+}
+
+func (l lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }

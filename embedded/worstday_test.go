@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -154,6 +155,38 @@ func TestMendedBlocks(t *testing.T) {
 			check("after the start")
 			mustClose(t, s)
 			onWrite(t, dir, func(string) {})
+		}
+	})
+	t.Run("net D2 a block is kept on disk before it is changed", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "store")
+		copyStore(t, dir, im.dir)
+		for n := 1; n <= 2; n++ {
+			path, data, records := onlyBlock(t, dir, n)
+			for i := range 6 / n / n { // one bit can be flipped back
+				data[records[20].Begin+i] ^= 4
+			}
+			rewriteInPlace(t, path, data)
+		}
+		var synced []string
+		stop := durable.Watch(func(path string) { synced = append(synced, path) })
+		mustStart(t, smallSegments(dir))
+		stop()
+		blocks := 0
+		for i, path := range synced {
+			if filepath.Base(filepath.Dir(path)) != "msgs" {
+				continue
+			}
+			blocks++
+			block, _, _ := strings.Cut(filepath.Base(path), ".tally")
+			kept := slices.IndexFunc(synced[:i], func(before string) bool {
+				return strings.HasPrefix(before, filepath.Join(storedir.DamagedDir(dir), streamOf(path)+"-"+block))
+			})
+			if kept < 0 || !slices.ContainsFunc(synced[kept:i], func(before string) bool { return filepath.Clean(before) == storedir.DamagedDir(dir) }) {
+				t.Errorf("the block %s was changed before its copy was on disk; synced were %v", path, synced[:i])
+			}
+		}
+		if blocks != 2 {
+			t.Errorf("%d blocks were changed, want 2: %v", blocks, synced)
 		}
 	})
 	t.Run("net D4 a record that misleads is not in what the server reads", func(t *testing.T) {

@@ -31,7 +31,7 @@ type Kind struct {
 var Kinds = []Kind{{"once", syscall.EIO, false}, {"for a while", syscall.ENOSPC, true}}
 
 // most bounds how many writes of a file are refused in a phase, each in a run of its own.
-const most = 3
+const most = 5
 
 // Writes sees the writes of one run, and refuses one of them. It is safe for concurrent use.
 type Writes struct {
