@@ -65,3 +65,14 @@ func (s *Service) Take(req micro.Request) { s.append(req) }
 
 // CheckServer is Open's check of a server's version.
 func CheckServer(version string) error { return checkServer(version) }
+
+// Roll begins a segment, as another process does that writes to the server.
+func Roll(ctx context.Context, b Backend) error {
+	js := b.(*jetStream)
+	if err := js.refresh(ctx); err != nil {
+		return err
+	}
+	js.appending.Lock()
+	defer js.appending.Unlock()
+	return js.begin(ctx)
+}

@@ -170,7 +170,7 @@ func (l *Log) segment(p *appending) int {
 		return 0 // looked up anyway, or never stored before
 	}
 	n, begun := b.Segment()
-	if made := p.youngUntil.Add(-youngID); !begun.IsZero() && made.Before(begun.Add(youngID)) {
+	if made := p.youngUntil.Add(-youngID); !begun.IsZero() && !made.After(begun.Add(youngID)) {
 		p.look = true
 		return 0
 	}

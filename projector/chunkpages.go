@@ -59,11 +59,11 @@ func (c *chunkPages) page(seg segment, match func(*entry) bool) (*page, error) {
 	from, to := max(chunk.first, seg.from), min(chunk.end(), seg.to+1)
 	p := &page{first: from + shift, offsets: chunk.offsets[from-chunk.first : to-chunk.first], deltas: h.deltasOf(chunk, from, to, shift)}
 	if m := e.Mark; m != nil && m.Record >= from && m.Record < to {
-		threads, err := strandsOf(m.Threads, seg.source+1)
+		lengths, err := m.lengthsOf(h.names, seg.source+1)
 		if err != nil {
 			return nil, lostf("a mark at %v: %v", e.To, err)
 		}
-		p.mark = &mark{m.Record + shift, threads.lengths(h.names)}
+		p.mark = &mark{m.Record + shift, lengths}
 	}
 	return p, nil
 }

@@ -400,7 +400,7 @@ func (ld *loading) marked(ctx context.Context, list []segment) (strands, []segme
 			if err != nil {
 				return nil, nil, err
 			}
-			if m := e.Mark; m != nil && m.Record >= seg.from && m.Record <= to {
+			if m := e.Mark; m != nil && m.Lengths == nil && m.Record >= seg.from && m.Record <= to {
 				threads, err := strandsOf(m.Threads, seg.source+1)
 				if err != nil {
 					return nil, nil, lostf("a mark at %v: %v", e.To, err)

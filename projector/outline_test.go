@@ -26,6 +26,7 @@ type longLog struct {
 	records int
 	read    *atomic.Int64 // number of records read
 	back    events.Offset // target of the rewind that is the last record; 0: the last record is no rewind
+	every   int           // each record whose number is a multiple of it rewinds the session by 15 records; 0: none does
 }
 
 var long = events.Session("", "long")
@@ -37,6 +38,9 @@ func (l longLog) at(n int) events.Record {
 	}
 	if l.back != 0 && n == l.records {
 		p = &events.SessionRewound{To: l.back}
+	}
+	if l.every > 0 && n%l.every == 0 {
+		p = &events.SessionRewound{To: events.Offset(n - 15)}
 	}
 	e, err := events.New("urn:test", long, p)
 	if err != nil {
@@ -182,6 +186,63 @@ func TestSnapshotsReadWhatIsNew(t *testing.T) {
 	}
 	if records, bytes := src.read.Load(), st.read.Load(); records > 1+256 || bytes > 1<<20 {
 		t.Errorf("read %d records and %d bytes of snapshots to rewind, want at most 257 and 1 MiB", records, bytes)
+	}
+}
+
+// A session that was rewound many times opens like one that was not: the records behind its newest snapshot are read,
+// and little of the snapshots. Keeping its snapshots up to date reads each record once.
+func TestManyRewindsOpenFlat(t *testing.T) {
+	testkit.NotUnderRace(t)
+	records := 10_000 * testkit.Times(4)
+	type cost struct{ kept, opened, read, written int64 }
+	of := func(every int) (c cost) {
+		log := func(n int) longLog { return longLog{records: n, read: new(atomic.Int64), every: every} }
+		st := &metered{Store: &snapshot.Mem{}}
+		for at := 200; at <= records; at += 200 { // as the snapshotter does
+			src := log(at)
+			if _, err := (&projector.Loader{Source: src, Snapshots: st}).Keep(t.Context(), long, 0, ""); err != nil {
+				t.Fatal(err)
+			}
+			c.kept += src.read.Load()
+			if err := projector.Prune(t.Context(), st, long, 3); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.written = st.written.Load()
+		st.read.Store(0)
+		src := log(records + 150)
+		o, err := (&projector.Loader{Source: src, Snapshots: st}).Outline(t.Context(), long, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if turns, err := o.Last(t.Context(), events.MainThread, 1); err != nil || len(turns) != 1 {
+			t.Fatalf("the last turn: got %v, %v", turns, err)
+		}
+		c.opened, c.read = src.read.Load(), st.read.Load()
+		return c
+	}
+	never, often := of(0), of(40)
+	t.Logf("%d records: never rewound %+v, rewound every 40 records %+v", records, never, often)
+	if often.kept != never.kept || often.opened != never.opened {
+		t.Errorf("read %d records to keep snapshots and %d to open, want %d and %d", often.kept, often.opened, never.kept, never.opened)
+	}
+	if often.read > never.read+256<<10 || often.written > 2*never.written {
+		t.Errorf("read %d bytes of snapshots to open and wrote %d, and %d and %d without a rewind", often.read, often.written, never.read, never.written)
+	}
+}
+
+// After many rewinds, one to a branch that was left has the turns of that branch. The threads are too large for marks.
+func TestBranchAmongManyRewinds(t *testing.T) {
+	src := longLog{records: 4001, read: new(atomic.Int64), every: 40, back: 3995} // record 4000 rewinds to 3985
+	o, err := (&projector.Loader{Source: src}).Outline(t.Context(), long, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of 3995 records, every fifth is no turn, and each of the 99 rewinds before took out 12 turns.
+	const want = 3995 - 799 - 99*12
+	turns, err := o.Last(t.Context(), events.MainThread, 1)
+	if n := o.Len(events.MainThread); err != nil || n != want || len(turns) != 1 || turns[0].Offset != 3994 {
+		t.Errorf("got %d turns and %d of the last turn, %v, want %d up to @3994", n, len(turns), err, want)
 	}
 }
 

@@ -172,7 +172,7 @@ func (k *Snapshotter) take(ctx context.Context, rec events.Record, err error) er
 	if len(k.changed) > cmp.Or(k.limit, maxChanged) {
 		k.overlook()
 	}
-	k.keepTargets(ctx, rec)
+	k.keepForkTarget(ctx, rec)
 	if k.due(rec.Subject) {
 		k.write(ctx, rec.Subject)
 	}
@@ -239,20 +239,14 @@ func (k *Snapshotter) count(rec events.Record) {
 	k.ages(c.at)
 }
 
-// keepTargets writes the states that a rewind or a fork goes back to, because they will be read soon.
-func (k *Snapshotter) keepTargets(ctx context.Context, rec events.Record) {
-	if rec.Type != events.TypeSessionRewound && rec.Type != events.TypeSessionCreated {
+// keepForkTarget writes the state that a fork begins with, because it will be read soon. The target of a rewind needs
+// none: the threads there are a beginning of those of the head.
+func (k *Snapshotter) keepForkTarget(ctx context.Context, rec events.Record) {
+	if rec.Type != events.TypeSessionCreated {
 		return
 	}
-	switch p := Decode(rec).Payload.(type) {
-	case *events.SessionRewound:
-		if p.To < rec.Offset {
-			k.writeAt(ctx, rec.Subject, p.To, "rewind target")
-		}
-	case *events.SessionCreated:
-		if p.Fork != nil && p.Fork.Offset < rec.Offset {
-			k.writeAt(ctx, events.Session(rec.Subject.Namespace, p.Fork.Session), p.Fork.Offset, "fork target")
-		}
+	if p, is := Decode(rec).Payload.(*events.SessionCreated); is && p.Fork != nil && p.Fork.Offset < rec.Offset {
+		k.writeAt(ctx, events.Session(rec.Subject.Namespace, p.Fork.Session), p.Fork.Offset, "fork target")
 	}
 }
 
@@ -374,7 +368,7 @@ func (k *Snapshotter) leave(ctx context.Context) error {
 		}
 		k.count(rec)
 		k.forgetPurged(ctx, rec)
-		k.keepTargets(ctx, rec)
+		k.keepForkTarget(ctx, rec)
 	}
 	var subjects []events.Subject
 	for sub, c := range k.changed {

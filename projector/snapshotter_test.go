@@ -256,7 +256,7 @@ func TestSnapshotterSwitchedOff(t *testing.T) {
 	})
 }
 
-// The targets of rewinds and forks are kept, regardless of later records.
+// The targets of forks are kept, regardless of later records. Those of rewinds are not: a head has what they need.
 func TestSnapshotterKeepsTargets(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Records: 2, Keep: 1})
@@ -264,17 +264,17 @@ func TestSnapshotterKeepsTargets(t *testing.T) {
 		b.turns(s1, 4)
 		b.must(s1, 4)
 		b.add(s1, &events.SessionRewound{To: 3}) // sixth record
-		b.must(s1, -3, 6)
+		b.must(s1, 6)
 		fork := events.Session("", "fork")
 		b.add(fork, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 6}})
-		b.must(s1, -3, -6)
+		b.must(s1, -6)
 		b.turns(s1, 1)                                                                                                                             // 8
 		b.add(fork, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 8}}) // rejected
 		stop()
-		b.must(s1, -3, -6, -8)
+		b.must(s1, -6, -8)
 		b.must(fork, 9)
 		for _, m := range snapshotsIn(b.t, b.store, s1) {
-			if want := map[events.Offset]string{3: "rewind target", 6: "fork target", 8: "fork target"}[m.Offset]; m.Kept != want {
+			if want := map[events.Offset]string{6: "fork target", 8: "fork target"}[m.Offset]; m.Kept != want {
 				b.t.Errorf("snapshot at %v is kept as %q, want %q", m.Offset, m.Kept, want)
 			}
 		}
@@ -306,20 +306,20 @@ func TestSnapshotterIgnoresVoidMoves(t *testing.T) {
 }
 
 // A stopping snapshotter writes as much as it can in time. It also counts records that arrived after its last read,
-// including targets.
+// including targets of forks.
 func TestSnapshotterLeaves(t *testing.T) {
 	onBench(t, func(b *bench) {
 		k := &projector.Snapshotter{Log: b.log, Snapshots: b.store, Cursor: filepath.Join(b.dir, "cursor")}
 		b.turns(s1, 3)
-		b.add(s1, &events.SessionRewound{To: 2})
-		b.turns(s2, 1)
+		b.add(s2, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 2}})
+		b.turns(s1, 1)
 		ctx, cancel := context.WithCancel(b.t.Context())
 		cancel()
 		if err := k.Run(ctx); err != nil {
 			b.t.Fatal(err)
 		}
-		b.must(s1, -2, 4)
-		b.must(s2, 5)
+		b.must(s1, -2, 5)
+		b.must(s2, 4)
 	})
 }
 

@@ -166,6 +166,18 @@ func (th *strand) push(sp span) {
 	th.spans = append(th.spans, sp)
 }
 
+// shorten cuts the threads to the lengths that a timeline has for its last record.
+func (s strands) shorten(t *Timeline) {
+	for name, th := range s {
+		switch n := t.lengths.of(t.number(name)); {
+		case n == absent:
+			delete(s, name)
+		case n < th.len():
+			th.spans = th.between(0, n)
+		}
+	}
+}
+
 func (th *strand) len() int {
 	n := 0
 	for _, sp := range th.spans {
@@ -229,6 +241,15 @@ func (s strands) lengths(names []string) threadLengths {
 		if th := s[name]; th != nil {
 			l[i] = th.len()
 		}
+	}
+	return l
+}
+
+// counts returns the lengths of the threads by name.
+func (s strands) counts() map[string]int {
+	l := make(map[string]int, len(s))
+	for name, th := range s {
+		l[name] = th.len()
 	}
 	return l
 }

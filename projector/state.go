@@ -15,7 +15,7 @@ import (
 // whenever the fold or the format of its state changes, including the format of chunks.
 const (
 	SessionFold        = "session"
-	SessionFoldVersion = 8
+	SessionFoldVersion = 9
 )
 
 // state is a session in its folded and stored form. Its older records are in chunks, and its threads refer to turns.
@@ -32,6 +32,10 @@ type state struct {
 
 	// behind is set when the strands no longer match the live list.
 	behind bool
+
+	// odd is the number of the newest record that was live when it came and did more to threads than add turns, or -1.
+	// Without such a record between two lists of which one begins the other, they differ in the lengths of threads only.
+	odd int
 }
 
 // segment is a run of inherited records, by their numbers in a source.
@@ -43,7 +47,7 @@ type segment struct {
 }
 
 func newState(sub events.Subject, s sizes) *state {
-	return &state{subject: sub, history: NewTimeline(sub), strands: make(strands), ledger: newLedger(sub), sources: []*table{newTable(sub)}, sizes: s}
+	return &state{subject: sub, history: NewTimeline(sub), strands: make(strands), ledger: newLedger(sub), sources: []*table{newTable(sub)}, sizes: s, odd: -1}
 }
 
 // own returns the table of the session's own records.
@@ -53,15 +57,24 @@ func (s *state) offset() events.Offset { return s.history.Last() }
 
 // apply folds the next record. If the strands are needed and behind, it calls resolve.
 func (s *state) apply(f Fact, resolve func() error) error {
-	own, rewound := s.own(), len(s.ledger.Rewinds)
+	own, rewound, n := s.own(), len(s.ledger.Rewinds), s.history.Len()
 	f = s.history.Bounded(f)
+	shortens, err := s.shortens(f)
+	if err != nil {
+		return err
+	}
 	v, err := foldNext(s.history, s.ledger, f)
 	if err != nil {
 		return err
 	}
+	if v.Live && isOdd(f.Payload) {
+		s.odd = n
+	}
 	own.open.add(f, own.next)
 	s.ledger.forgetCosts() // the chunk holds them
 	switch {
+	case len(s.ledger.Rewinds) > rewound && shortens:
+		s.strands.shorten(s.history)
 	case len(s.ledger.Rewinds) > rewound:
 		s.behind = true
 	case v.Live && !s.behind:
@@ -79,18 +92,45 @@ func (s *state) apply(f Fact, resolve func() error) error {
 	return nil
 }
 
-// mark returns the threads after a chunk. It returns nil if the last live record is not in the chunk, or if the threads
-// are too large.
+// isOdd reports whether a record with a payload does more to threads than add turns.
+func isOdd(p events.Payload) bool {
+	switch p := p.(type) {
+	case *events.ThreadReplaced, *events.ThreadTruncated, *events.ThreadPinned:
+		return true
+	case *events.TurnAppended:
+		return len(p.Pins)+len(p.ThreadMeta) > 0
+	}
+	return false
+}
+
+// shortens reports whether the next record, if it is an effective rewind, returns to a list with which the live one
+// begins, and all records behind that list only added turns. Then the threads only become shorter.
+func (s *state) shortens(f Fact) (bool, error) {
+	p, is := f.Payload.(*events.SessionRewound)
+	if !is || s.behind || f.Invalid != nil {
+		return false, nil
+	}
+	n, err := s.history.numberAt(p.To)
+	if err != nil {
+		return false, err
+	}
+	last := s.history.lastLive(n)
+	return last >= s.odd && s.history.contains(s.history.Len()-1, last), nil
+}
+
+// mark returns the threads after a chunk, or their lengths if the threads are too large. It returns nil if the last
+// live record is not in the chunk, or if there are too many threads.
 func (s *state) mark(c *chunkContent) *strandsMark {
 	last := s.history.lastLive(s.history.Len()-1) - s.history.inherited()
 	if last < c.first || last >= c.end() {
 		return nil
 	}
-	m := &strandsMark{last, s.strands.state()}
-	if data, err := rawjson.Marshal(m); err != nil || len(data) > maxMark {
-		return nil
+	for _, m := range []*strandsMark{{Record: last, Threads: s.strands.state()}, {Record: last, Lengths: s.strands.counts()}} {
+		if data, err := rawjson.Marshal(m); err == nil && len(data) <= maxMark {
+			return m
+		}
 	}
-	return m
+	return nil
 }
 
 // inherit starts a fork with the state of its parent.
@@ -117,6 +157,9 @@ func (s *state) inherit(parent *state) {
 	}
 	h.names, h.lengths = slices.Clone(p.names), slices.Clone(p.lengths)
 	s.strands = parent.strands
+	if parent.odd >= 0 {
+		s.odd = h.base - 1
+	}
 	s.damaged = append(s.damaged, parent.damaged...)
 }
 
@@ -177,6 +220,7 @@ type headState struct {
 	Segments [][6]int64             `json:"segments,omitempty"`
 	Threads  map[string]strandState `json:"threads"`
 	Ledger   *Ledger                `json:"ledger"`
+	Odd      int                    `json:"odd"`
 	Open     chunkState             `json:"open"`
 	Named    map[string]int64       `json:"named,omitempty"` // named.sizes
 	Again    int64                  `json:"again,omitempty"` // named.again
@@ -193,7 +237,7 @@ func (s *state) encode() ([]byte, error) {
 	h := s.history
 	st := headState{Subject: s.subject.NATS(), Names: h.names, Ends: [3]events.Offset{h.ends.first, h.ends.own, h.ends.last},
 		Stale: appendRefs(nil, h.stale), Rewinds: appendRefs(nil, h.rewinds), Threads: s.strands.state(),
-		Ledger: s.ledger, Open: s.own().open.state(), Named: h.named.sizes, Again: h.named.again}
+		Ledger: s.ledger, Odd: s.odd, Open: s.own().open.state(), Named: h.named.sizes, Again: h.named.again}
 	if st.Names == nil {
 		st.Names = []string{}
 	}
@@ -254,7 +298,7 @@ func decodeState(data []byte, z sizes) (*state, error) {
 	if err != nil {
 		return nil, fmt.Errorf("projector: decode session: %v", err)
 	}
-	s := &state{subject: sub, history: NewTimeline(sub), ledger: st.Ledger, sizes: z}
+	s := &state{subject: sub, history: NewTimeline(sub), ledger: st.Ledger, sizes: z, odd: st.Odd}
 	for _, part := range []func(headState) error{s.readSources, s.readHistory, s.readThreads, s.readLedger} {
 		if err := part(st); err != nil {
 			return nil, fmt.Errorf("projector: decode %s: %v", sub.Name(), err)
@@ -330,6 +374,9 @@ func (s *state) readHistory(st headState) error {
 	n := h.Len()
 	if n == 0 || h.ends.first == 0 || h.ends.last < h.ends.first || (h.ends.own == 0) != (n == inherited) || len(open.offsets) > 0 && h.ends.last != open.offsets[len(open.offsets)-1] {
 		return errors.New("numbers and offsets of its records contradict each other")
+	}
+	if st.Odd < -1 || st.Odd >= n {
+		return fmt.Errorf("it has no record %d", st.Odd)
 	}
 	h.points = nil
 	d := &decoder{b: st.Points}

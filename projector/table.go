@@ -48,10 +48,29 @@ type entry struct {
 	chunk *chunkContent // nil if it is stored
 }
 
-// strandsMark holds the threads right after a record of a chunk, so that a rewind need not fold them from the start.
+// strandsMark holds the threads right after a record of a chunk, so that a rewind need not fold them from the start. In
+// place of threads that are too large, it holds their lengths.
 type strandsMark struct {
 	Record  int                    `json:"record"` // number of the record
-	Threads map[string]strandState `json:"threads"`
+	Threads map[string]strandState `json:"threads,omitempty"`
+	Lengths map[string]int         `json:"lengths,omitempty"`
+}
+
+// lengthsOf returns the lengths of the threads in the order of names. sources is the number of sources.
+func (m *strandsMark) lengthsOf(names []string, sources int) (threadLengths, error) {
+	if m.Lengths == nil {
+		threads, err := strandsOf(m.Threads, sources)
+		return threads.lengths(names), err
+	}
+	l := make(threadLengths, len(names))
+	for i, name := range names {
+		n, is := m.Lengths[name]
+		if !is {
+			n = absent
+		}
+		l[i] = n
+	}
+	return l, nil
 }
 
 // maxMark is the size of the largest mark, in bytes. A larger mark would be out of proportion to the chunk.
@@ -333,7 +352,7 @@ func checkEntries(list []*entry) error {
 			return errors.New("chunks do not follow each other")
 		}
 		if m := e.Mark; m != nil {
-			if _, err := strandsOf(m.Threads, math.MaxInt); err != nil || m.Threads == nil || m.Record < e.First || m.Record >= e.First+e.Records {
+			if _, err := strandsOf(m.Threads, math.MaxInt); err != nil || m.Threads != nil && m.Lengths != nil || m.Record < e.First || m.Record >= e.First+e.Records {
 				return errors.New("a chunk has an invalid mark")
 			}
 		}

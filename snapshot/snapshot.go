@@ -22,7 +22,7 @@ type Meta struct {
 	EventID string     // id of the event at Offset: if the log has another one there, it is another log
 	Live    []Interval // the live list of the state
 	Hash    string     // SHA-256 of the data, hex
-	Kept    string     // why pruning keeps it, such as "rewind target"; "": pruning may remove it
+	Kept    string     // why pruning keeps it, such as "fork target"; "": pruning may remove it
 }
 
 // Interval is a stretch of the live list, both ends inclusive.
