@@ -154,8 +154,8 @@ func (l *Log) settle(ctx context.Context, name string, buffered bool, ack Ack, e
 		ack.Durability = Buffered
 		return ack, nil
 	}
-	patience := timers.start(l.config.AckWait)
-	defer timers.stop(patience)
+	patience := l.timers.start(l.config.AckWait)
+	defer l.timers.stop(patience)
 	if err := l.commit.awaitFor(ctx, ack.Last, e, patience.C); err != nil {
 		return Ack{}, fmt.Errorf("append to %s: %w", name, err)
 	}
@@ -364,7 +364,7 @@ func (p *appending) distinct() error {
 func (p *appending) age(id string, now time.Time) {
 	made, ok := timeOfID(id)
 	until := made.Add(youngID)
-	if !ok || made.After(now) || until.Before(now) {
+	if !ok || made.After(now) || !until.After(now) {
 		p.look = true
 	} else if p.youngUntil.IsZero() || until.Before(p.youngUntil) {
 		p.youngUntil = until

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -113,11 +114,49 @@ func (u *batch) begin(e *era) {
 
 // store stores the batch, and leaves the queues.
 func (u *batch) store(ctx context.Context) ([]Ack, error) {
+	if err := ctx.Err(); err != nil {
+		u.l.leaveAll(u.tickets)
+		return nil, fmt.Errorf("append to %s: not written: %w", nameOf(u.parts), err)
+	}
 	if u.l.redoes(u.parts) {
 		return u.redoable(ctx)
 	}
-	defer u.l.leaveAll(u.tickets)
-	return u.put(ctx)
+	return u.aside(ctx, nil, func() ([]Ack, error) { return u.put(ctx) })
+}
+
+// aside runs work, and leaves the queues. If ctx or patience ends before, the work continues in the background, and the
+// outcome is unknown.
+func (u *batch) aside(ctx context.Context, patience <-chan time.Time, work func() ([]Ack, error)) ([]Ack, error) {
+	type outcome struct {
+		acks []Ack
+		err  error
+	}
+	u.keep()
+	over := make(chan outcome, 1)
+	go func() {
+		defer u.l.leaveAll(u.tickets)
+		acks, err := work()
+		over <- outcome{acks, err}
+	}()
+	err := error(context.DeadlineExceeded)
+	select {
+	case got := <-over:
+		return got.acks, got.err
+	case <-patience:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return nil, fmt.Errorf("append to %s: %w: %v", nameOf(u.parts), ErrUnknown, err)
+}
+
+// keep copies the events' data: the caller may change it when the call is over, and the work may last longer.
+func (u *batch) keep() {
+	for _, p := range u.parts {
+		for i := range p.events {
+			p.events[i].Data = bytes.Clone(p.events[i].Data)
+			p.msgs[i].Data = p.events[i].Data
+		}
+	}
 }
 
 // settleAll returns when all stored parts are durable.
@@ -198,28 +237,13 @@ func (u *batch) redoable(ctx context.Context) ([]Ack, error) {
 		l.leaveAll(u.tickets)
 		return nil, err
 	}
-	type outcome struct {
-		acks []Ack
-		err  error
-	}
-	over := make(chan outcome, 1)
-	go func() {
-		defer l.leaveAll(u.tickets)
+	patience := l.timers.start(l.config.AckWait)
+	defer l.timers.stop(patience)
+	return u.aside(ctx, patience.C, func() ([]Ack, error) {
 		acks, err := u.publish(record)
 		settle(acks, err)
-		over <- outcome{acks, err}
-	}()
-	patience := timers.start(l.config.AckWait)
-	defer timers.stop(patience)
-	select {
-	case got := <-over:
-		return got.acks, got.err
-	case <-patience.C:
-		err = context.DeadlineExceeded
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	return nil, fmt.Errorf("append to %s: %w: %v", nameOf(u.parts), ErrUnknown, err)
+		return acks, err
+	})
 }
 
 // decide checks whether the batch may be stored. Nobody else writes to its subjects, so the result holds until its turn
@@ -273,10 +297,8 @@ func (u *batch) publish(record *appending) ([]Ack, error) {
 	l := u.l
 	l.commit.coming.Add(1)
 	defer l.commit.coming.Add(-1)
-	h := l.commit.hold()
-	receipt, err := l.publishSoon(record.era.ctx, single(record, 0))
-	if err != nil && !errors.Is(err, ErrUnknown) {
-		l.commit.letGo(h)
+	h, receipt, err := u.beginWith(record)
+	if h == nil {
 		return nil, fmt.Errorf("append to %s: %w", nameOf(u.parts), err)
 	}
 	// The commit point: if the redo record is stored, everything will be.
@@ -293,6 +315,25 @@ func (u *batch) publish(record *appending) ([]Ack, error) {
 	}
 	l.commit.letGo(h)
 	return acks, nil
+}
+
+// beginWith stores the redo record, and repeats that while the backend is busy. The hold is nil if the record was refused. It
+// exists only during a try: however long a unit is refused, others do not wait for it.
+func (u *batch) beginWith(record *appending) (h *hold, receipt Receipt, err error) {
+	l, ctx := u.l, record.era.ctx
+	for try := range maxTries {
+		if err := pause(ctx, try); err != nil {
+			return nil, Receipt{}, fmt.Errorf("%w: %v", ErrUnavailable, context.Cause(ctx))
+		}
+		h = l.commit.hold()
+		if receipt, err = l.backend.Publish(ctx, single(record, 0)); err == nil || errors.Is(err, ErrUnknown) {
+			return h, receipt, err
+		}
+		if l.commit.letGo(h); !errors.Is(err, ErrBusy) {
+			return nil, Receipt{}, err
+		}
+	}
+	return nil, Receipt{}, fmt.Errorf("%w: %v", ErrUnavailable, err)
 }
 
 // publishSoon publishes, and repeats that while the backend is busy.

@@ -64,6 +64,7 @@ type committer struct {
 	done chan struct{} // run has ended
 
 	coming atomic.Int64 // appends being stored
+	timers timerPool
 
 	busy sync.Mutex // held during a sync and its announcement
 
@@ -74,6 +75,7 @@ type committer struct {
 	batches []*hold       // being stored, in the order in which they began
 	waits   []waiter      // ordered by offset
 	err     error         // of a failed sync, until revive
+	over    bool          // run has ended: holds that are left stay
 	tell    func(events.Offset)
 }
 
@@ -104,10 +106,22 @@ func (c *committer) run(life context.Context) {
 		case <-tick.C:
 		case <-life.Done():
 			c.group()
+			c.finish()
 			return
 		}
 		c.group()
 	}
+}
+
+// finish wakes the waiters that are left: a batch below them was not completed, and the next owner does it.
+func (c *committer) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	for _, w := range c.waits {
+		close(w.over)
+	}
+	c.waits = nil
 }
 
 // group syncs everything that is stored by now.
@@ -181,11 +195,12 @@ type hold struct {
 	at events.Offset // limit of the watermark; guarded by the committer's mu
 }
 
-// hold begins a hold at the present watermark.
+// hold begins a hold. Beside other batches it is where theirs are: the last record so far may be in the middle of one of
+// them, and the watermark must not stop there when that one is over and the new one is not.
 func (c *committer) hold() *hold {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h := &hold{at: c.stored}
+	h := &hold{at: c.shown()}
 	c.batches = append(c.batches, h)
 	return h
 }
@@ -278,7 +293,7 @@ func (c *committer) durable(context.Context) (events.Offset, error) {
 // waiter waits for an offset to be safe.
 type waiter struct {
 	at      events.Offset
-	over    chan struct{} // closed when the offset is safe, or when a sync failed
+	over    chan struct{} // closed when the offset is safe, a sync failed, or the log is closed
 	patient bool          // does not start a sync
 }
 
@@ -304,12 +319,12 @@ func (c *committer) waiterAt(at events.Offset) (int, bool) {
 	return slices.BinarySearchFunc(c.waits, at, func(w waiter, at events.Offset) int { return cmp.Compare(w.at, at) })
 }
 
-// enlist returns a channel that is closed when an offset is safe, a sync failed or the era is over. It returns nil if
-// one of them is already so.
+// enlist returns a channel that is closed when an offset is safe, a sync failed, the era is over or the log is closed.
+// It returns nil if one of them is already so.
 func (c *committer) enlist(at events.Offset, e *era, patient bool) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.safe >= at || c.err != nil || c.era.Load() != e {
+	if c.safe >= at || c.err != nil || c.over || c.era.Load() != e {
 		return nil
 	}
 	w := waiter{at, make(chan struct{}), patient}
@@ -359,8 +374,8 @@ var courtesy = 5 * time.Millisecond
 // follow is await for a follower.
 func (c *committer) follow(ctx context.Context, at events.Offset, e *era) error {
 	if over := c.enlist(at, e, true); over != nil {
-		patience := timers.start(courtesy)
-		defer timers.stop(patience)
+		patience := c.timers.start(courtesy)
+		defer c.timers.stop(patience)
 		select {
 		case <-over:
 		case <-patience.C:
@@ -369,6 +384,9 @@ func (c *committer) follow(ctx context.Context, at events.Offset, e *era) error 
 	}
 	return c.await(ctx, at, e)
 }
+
+// errOver is why nobody moves the watermark any more.
+var errOver = errors.New("the log is closed")
 
 // awaitFor is await that also ends when patience does. It asks for the sync itself: the append that stored the record
 // may not know that it did, and would then never ask.
@@ -401,5 +419,5 @@ func (c *committer) awaitFor(ctx context.Context, at events.Offset, e *era, pati
 	if safe >= at {
 		return nil
 	}
-	return fmt.Errorf("%w: record %v is stored, but not known to be on disk: %v", ErrUnknown, at, cmp.Or(err, c.err))
+	return fmt.Errorf("%w: record %v is stored, but not known to be on disk: %v", ErrUnknown, at, cmp.Or(err, c.err, errOver))
 }

@@ -95,6 +95,8 @@ type Log struct {
 	holes holes
 	bulk  atomic.Int32 // large series being appended
 
+	timers timerPool
+
 	// doubtful is set when the outcome of a message is unknown: it may have been stored, or may be later.
 	doubtful atomic.Bool
 

@@ -15,8 +15,9 @@ import (
 //
 // If the connection ends, appends under way return ErrUnknown and later calls are refused.
 type publisher struct {
-	conn *natswire.Conn
-	wait time.Duration
+	conn   *natswire.Conn
+	wait   time.Duration
+	timers timerPool
 
 	mu      sync.Mutex // guards the fields below
 	pending map[uint64]chan<- answer
@@ -98,8 +99,8 @@ func (p *publisher) send(m natswire.Publication) (number uint64, _ <-chan answer
 
 // receive waits for the answer to a message.
 func (p *publisher) receive(ctx context.Context, number uint64, got <-chan answer) (pubAck, error) {
-	timer := timers.start(p.wait)
-	defer timers.stop(timer)
+	timer := p.timers.start(p.wait)
+	defer p.timers.stop(timer)
 	err := error(context.DeadlineExceeded)
 	select {
 	case a := <-got:

@@ -31,7 +31,7 @@ func (l *Log) store(ctx context.Context, parts ...*appending) ([]Ack, error) {
 		if pub.Writes == nil {
 			continue // the server that answered is behind the one that refused
 		}
-		receipt, err := l.backend.Publish(ctx, pub)
+		receipt, err := l.publish(ctx, pub, parts)
 		last = err
 		switch conflict, _ := errors.AsType[*ConflictError](err); {
 		case err == nil && receipt.Duplicate && len(parts) == 1:
@@ -69,6 +69,22 @@ func (l *Log) store(ctx context.Context, parts ...*appending) ([]Ack, error) {
 		return nil, fmt.Errorf("append to %s: %w: it was sent, but no quorum of the cluster has stored it yet", nameOf(parts), ErrUnknown)
 	}
 	return nil, fmt.Errorf("append to %s: %w: not written after %d tries: other writers were faster, or the server was busy", nameOf(parts), ErrUnavailable, maxTries)
+}
+
+// publish publishes once. While a unit is being stored, the watermark stays below it: a reader that meets one of its
+// records asks for the sync of that record alone. The answer is awaited even if ctx ends, because only then it is known
+// where the unit ends.
+func (l *Log) publish(ctx context.Context, pub Publication, parts []*appending) (Receipt, error) {
+	if len(parts) == 1 || l.commit == nil {
+		return l.backend.Publish(ctx, pub)
+	}
+	h, e := l.commit.hold(), parts[0].era
+	defer l.commit.letGo(h)
+	receipt, err := l.backend.Publish(e.ctx, pub)
+	if err == nil {
+		l.commit.note(receipt.Last, e)
+	}
+	return receipt, err
 }
 
 // storedFirst returns the Acks of an append that was sent twice if the log has its events, and nil if it does not have
@@ -279,7 +295,7 @@ func allThere(parts []*appending, acks []Ack) error {
 // decide returns the expectation to publish with: none, or the exact last offset up to which the subject was read, so
 // that the read cannot race with other writers. It returns an Ack instead if the log has the events.
 func (l *Log) decide(ctx context.Context, p *appending) (Exactly, *Ack, error) {
-	if !p.youngUntil.IsZero() && l.config.Now().After(p.youngUntil) {
+	if !p.youngUntil.IsZero() && !l.config.Now().Before(p.youngUntil) {
 		p.look = true
 	}
 	if !p.look && !p.tail && p.expect.kind != expectSince {

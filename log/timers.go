@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// timers are reused: an append needs two, and they hardly ever fire.
-var timers timerPool
-
+// timerPool reuses timers: an append needs two, and they hardly ever fire. Each log has its own pools, because a timer
+// belongs to the clock under which it was made, and a test may have a clock of its own (testing/synctest).
 type timerPool struct{ pool sync.Pool }
 
 func (p *timerPool) start(d time.Duration) *time.Timer {
