@@ -76,3 +76,6 @@ func Roll(ctx context.Context, b Backend) error {
 	defer js.appending.Unlock()
 	return js.begin(ctx)
 }
+
+// Abandon ends the log without waiting for the appends under way, after a test that failed.
+func (l *Log) Abandon() { l.end() }

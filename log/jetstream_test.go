@@ -16,11 +16,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
 )
 
 func TestMain(m *testing.M) {
+	testkit.Checks(200)
 	goleak.VerifyTestMain(m)
 }
 
