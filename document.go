@@ -135,7 +135,7 @@ func (d *Documents) Save(ctx context.Context, kind, id string, w Write) (project
 		return projector.Revision{}, err
 	}
 	based := func(now newest) (log.Expect, error) { return d.basedOn(ctx, now, w.Base) }
-	if d.st.bases.known(sub, w.Base) {
+	if d.st.bases.known(sub, w.Base) && !d.st.Log.LostBehind(sub, w.Base-1) {
 		return d.write(ctx, kind, id, w, log.At(w.Base), based)
 	}
 	expect, err := d.decide(ctx, sub, based)
@@ -198,6 +198,7 @@ func (d *Documents) Read(ctx context.Context, kind, id string) (*Document, error
 		err = fmt.Errorf("%s: %w", sub.Name(), ErrNotFound)
 	}
 	if err != nil {
+		d.st.bases.forget(sub)
 		return nil, err
 	}
 	if now.last == now.rev.Offset {
@@ -220,6 +221,13 @@ func (b *bases) known(sub events.Subject, at events.Offset) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.of[sub] == at
+}
+
+// forget drops the base of a document that cannot be read any more.
+func (b *bases) forget(sub events.Subject) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.of, sub)
 }
 
 func (b *bases) note(sub events.Subject, at events.Offset, meta events.DocMeta) {

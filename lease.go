@@ -84,13 +84,13 @@ func (s *Session) relet(ctx context.Context, of events.Subject, holder string, w
 	if holder == "" || !utf8.ValidString(holder) {
 		return nil, &events.InvalidError{Field: "holder", Reason: fmt.Sprintf("%q: want a name, in UTF-8", holder)}
 	}
-	from, err := s.st.LeaseTime(ctx)
+	until, err := s.st.LeaseEnd(ctx, while)
 	if err != nil {
 		return nil, err
 	}
 	var l Lease
 	if while > 0 {
-		l = Lease{holder, from.Add(while)}
+		l = Lease{holder, until}
 	}
 	own := s.st.Session(s.sub.ID) // reading a lease must not count as reading the turns
 	ack, err := own.Update(ctx, leaseTypes, func(o *projector.Outline) ([]events.Payload, error) {

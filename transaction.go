@@ -443,6 +443,10 @@ func (d *Documents) purgeBlobs(ctx context.Context, sub events.Subject) (purged 
 	if err != nil || !now.rev.IsPurge() {
 		return 0, err
 	}
+	head, err := d.st.Log.Head(ctx)
+	if err != nil {
+		return 0, err
+	}
 	list, err := d.st.loader.Unreferenced(ctx, sub)
 	for _, sum := range list {
 		blob := events.Document(sub.Namespace, events.KindBlob, sum)
@@ -453,14 +457,33 @@ func (d *Documents) purgeBlobs(ctx context.Context, sub events.Subject) (purged 
 		if err != nil {
 			return purged, err
 		}
-		e, err := d.deletion(blob, events.DocumentDeleted{Reason: events.ReasonPurged})
-		if err == nil {
-			_, err = d.st.Append(ctx, blob, log.At(have.Head), e)
-		}
-		if err != nil && !errors.Is(err, log.ErrConflict) {
+		if err := d.purgeBlob(ctx, blob, have, head); err != nil {
 			return purged, err
 		}
 		purged++
 	}
 	return purged, err
+}
+
+// purgeBlob purges the content by reference that no record up to head needs. A record behind head that refers to it may
+// have been written without storing the content again.
+func (d *Documents) purgeBlob(ctx context.Context, blob events.Subject, have *projector.Document, head events.Offset) error {
+	needed, err := d.st.loader.Refers(ctx, blob.Namespace, blob.ID, head)
+	if err != nil || needed {
+		return err
+	}
+	e, err := d.deletion(blob, events.DocumentDeleted{Reason: events.ReasonPurged})
+	if err == nil {
+		_, err = d.st.Append(ctx, blob, log.At(have.Head), e)
+	}
+	if errors.Is(err, log.ErrConflict) {
+		return nil
+	}
+	if err == nil {
+		needed, err = d.st.loader.Refers(ctx, blob.Namespace, blob.ID, head)
+	}
+	if err == nil && needed { // written between the two: a crash here loses it
+		_, err = d.st.putBlob(ctx, blob.Namespace, have.Data)
+	}
+	return err
 }

@@ -80,6 +80,9 @@ func (d *Documents) watcher(q projector.DocumentQuery, after events.Offset) (w *
 	return w, err
 }
 
+// reached is called between the steps of a watch. Tests act there.
+var reached = func(point string) {}
+
 // round yields what the log has and then new changes, until too many came while it was reading.
 func (w *watcher) round(ctx context.Context) error {
 	w.line = &line{more: make(chan struct{}, 1), selects: w.mayBe}
@@ -88,9 +91,11 @@ func (w *watcher) round(ctx context.Context) error {
 		return err
 	}
 	defer w.st.tail.leave(w.line)
+	reached("joined")
 	if err := w.catchUp(ctx, upto); err != nil || w.over {
 		return err
 	}
+	reached("caught up")
 	if w.line.isFull() {
 		return nil // it came during the read: the log has it
 	}
@@ -138,6 +143,7 @@ func (w *watcher) live(ctx context.Context) error {
 		case len(list) > 0:
 			continue
 		}
+		reached("waiting")
 		select {
 		case <-w.line.more:
 		case <-ctx.Done():

@@ -236,6 +236,18 @@ func (l *Loader) Unreferenced(ctx context.Context, doc events.Subject) ([]string
 	return slices.Sorted(maps.Keys(asked)), err
 }
 
+// Refers reports whether a record of a namespace behind an offset refers to a blob.
+func (l *Loader) Refers(ctx context.Context, namespace, sum string, after events.Offset) (is bool, err error) {
+	err = l.eachResolved(ctx, events.Range{Namespace: namespace, After: after}, func(rec events.Record) {
+		if rec.Subject.Kind != events.KindUnit && rec.Subject.Kind != events.KindBlob && !isPurge(rec) {
+			for other := range sumsIn(rec) {
+				is = is || other == sum
+			}
+		}
+	})
+	return is, err
+}
+
 // eachResolved calls visit with the records of a range. It skips records that cannot be read: nobody can follow their
 // references. A record with missing data is passed without them.
 func (l *Loader) eachResolved(ctx context.Context, r events.Range, visit func(events.Record)) error {
