@@ -444,11 +444,14 @@ func TestOverContexts(t *testing.T) {
 	})
 }
 
+// atMost bounds the wait for changes that a watch must yield.
+const atMost = 8 * time.Second
+
 // watchedAt watches the changes of documents up to a last one, and lists them. It continues when it is told that it is
 // too slow. A point that the watch passes is passed to points, and at "waiting" last is called once.
 func watchedAt(t *testing.T, st *tally.Store, points *schedule.Points, last func()) (seen []events.Offset) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), atMost)
 	defer cancel()
 	isOver := false
 	defer tally.Reach(func(point string) {
@@ -471,7 +474,7 @@ func watchedAt(t *testing.T, st *tally.Store, points *schedule.Points, last func
 			}
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("the last change did not come within 20 s, after %d changes", len(seen))
+			t.Fatalf("the last change did not come within %v, after %d changes", atMost, len(seen))
 		}
 	}
 }
@@ -504,8 +507,8 @@ func TestWatchMeanwhile(t *testing.T) {
 					}
 					want = append(want, ack.Last)
 				}
-				if !tally.Offered(st, want[len(want)-1], 10*time.Second) {
-					t.Error("the changes were not offered to the watch within 10 s")
+				if !tally.Offered(st, want[len(want)-1], atMost) {
+					t.Error("the changes were not offered to the watch in time")
 				}
 			})
 			have := watchedAt(t, st, points, func() { write("last") })
