@@ -3,6 +3,7 @@ package log_test
 import (
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,8 +63,16 @@ func TestRequestThatIsExactlyFull(t *testing.T) {
 			if _, err := made.NextMsg(10 * time.Second); err != nil {
 				t.Fatalf("wait for the consumer of the read: %v", err)
 			}
-			if more, err := made.NextMsg(100 * time.Millisecond); err == nil {
-				t.Errorf("the read made a second consumer: %s", more.Data)
+			// The server tells of consumers in the order in which it made them.
+			if _, err := js.AddConsumer("TALLY_1", &nats.ConsumerConfig{Name: "after", AckPolicy: nats.AckNonePolicy, InactiveThreshold: time.Minute, MemoryStorage: true}); err != nil {
+				t.Fatal(err)
+			}
+			defer js.DeleteConsumer("TALLY_1", "after")
+			switch next, err := made.NextMsg(10 * time.Second); {
+			case err != nil:
+				t.Fatalf("wait for the consumer that the test made: %v", err)
+			case !strings.HasSuffix(next.Subject, ".after"):
+				t.Errorf("the read made a second consumer: %s", next.Data)
 			}
 		})
 	}

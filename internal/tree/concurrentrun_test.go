@@ -38,5 +38,5 @@ func TestRunDropsNothing(t *testing.T) {
 		t.Errorf("the file has %q", text)
 	}
 	stop()
-	must(t, <-ended)
+	must(t, heard(t, ended, "Run to return after its context has ended"))
 }

@@ -153,7 +153,7 @@ func TestConflictsWhileOneComes(t *testing.T) {
 	if !asked {
 		t.Fatal("no file was displaced")
 	}
-	if list := <-found; len(list) != 1 || list[0].Path != "a" {
+	if list := heard(t, found, "the list of conflicts"); len(list) != 1 || list[0].Path != "a" {
 		t.Errorf("Conflicts returned %+v", list)
 	}
 }
@@ -162,7 +162,7 @@ func TestConflictsWhileOneComes(t *testing.T) {
 func TestCopyMode(t *testing.T) {
 	r := newReal(t, -1)
 	at := need(r.put("a.fixed", "one", 0))
-	must(t, r.runner.Wait(t.Context(), at))
+	must(t, r.shows(at))
 	must(t, os.WriteFile(filepath.Join(r.dir, "a.fixed"), []byte("another"), 0o644))
 	var c Conflict
 	r.until("there is a conflict, and a copy", func() bool {

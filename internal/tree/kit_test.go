@@ -9,10 +9,12 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
@@ -28,6 +30,20 @@ func must(t testing.TB, err error) {
 func need[V any](v V, err error) V {
 	if err != nil {
 		panic(err)
+	}
+	return v
+}
+
+// bound is how long a test waits for an event that must happen.
+const bound = 20 * time.Second
+
+// heard returns the next value of a channel. If none comes, the test fails and says what it waited for.
+func heard[V any](t testing.TB, from <-chan V, what string) (v V) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(testkit.Patience(bound)):
+		t.Fatalf("timeout: want %s", what)
 	}
 	return v
 }

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,6 +70,16 @@ func (r *real) until(what string, so func() bool) {
 	}
 }
 
+// shows waits until the files show the log up to an offset.
+func (r *real) shows(at events.Offset) error {
+	ctx, stop := context.WithTimeoutCause(r.t.Context(), testkit.Patience(bound), fmt.Errorf("timeout: want the files to show the log up to %v", at))
+	defer stop()
+	if err := r.runner.Wait(ctx, at); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	return nil
+}
+
 // revisions returns the texts of a document, oldest first.
 func (r *real) revisions(id string) (list []string) {
 	for rec, err := range r.st.Log.Read(context.Background(), events.Range{Subject: r.sub(id)}) {
@@ -106,7 +117,7 @@ func TestBothSides(t *testing.T) {
 		for n := first; n < first+50; n++ {
 			id := fmt.Sprintf("f%d", n)
 			base := need(r.put(id, "base of "+id, 0))
-			must(t, r.runner.Wait(t.Context(), base))
+			must(t, r.shows(base))
 			file, begin := filepath.Join(r.dir, id), make(chan struct{})
 			var both sync.WaitGroup
 			both.Go(func() {
@@ -222,7 +233,7 @@ func TestLinks(t *testing.T) {
 			head = doc.Head
 		}
 		if at, err := r.put(id, fmt.Sprint("ours ", n), head); err == nil {
-			_ = r.runner.Wait(t.Context(), at)
+			_ = r.shows(at)
 		} else if !errors.Is(err, log.ErrConflict) {
 			t.Fatal(err)
 		}
@@ -247,7 +258,7 @@ func TestLinks(t *testing.T) {
 	_ = os.Remove(filepath.Join(r.dir, "d", "x"))
 	must(t, os.MkdirAll(filepath.Join(r.dir, "d"), 0o755))
 	at := need(r.put("after", "text", 0))
-	must(t, r.runner.Wait(t.Context(), at))
+	must(t, r.shows(at))
 	if text, err := os.ReadFile(filepath.Join(r.dir, "after")); err != nil || string(text) != "text" {
 		t.Errorf("got %q, error %v", text, err)
 	}

@@ -162,7 +162,7 @@ func changesetsInOrder(t *testing.T, st *tally.Store) {
 // it ends once.
 func TestChangesetLate(t *testing.T) {
 	st, clock := queueStore(t)
-	ctx := t.Context()
+	ctx := queueSoon(t)
 	k := changesetKit{t, st, tavern.ChangesetsOf(st, "late")}
 	must(t, k.m.Create(ctx, tavern.QueueSettings{Lease: time.Minute}))
 	need(k.m.Propose(ctx, tavern.Changeset{ID: "a", Changes: []tavern.Change{k.change("a", 0, "late")}}))

@@ -90,7 +90,7 @@ func TestClaims(t *testing.T) {
 func TestClaimsShown(t *testing.T) {
 	var answer error
 	st := storetest.Memory(t, tally.Config{Host: tally.Host{Shows: func(context.Context, events.Offset, ...events.Subject) error { return answer }}})
-	ctx, q := t.Context(), tavern.QueueOf(st, "q")
+	ctx, q := queueSoon(t), tavern.QueueOf(st, "q")
 	flowTemplates(t, st)
 	answer = &tally.TreeError{Tree: "t", Err: errors.New("full")}
 	unshown := func(what string, ok bool, err error) {
@@ -140,7 +140,7 @@ func TestClaimsShown(t *testing.T) {
 		}()
 	}
 	for range 100 {
-		unshown("an item beside others", true, <-done)
+		unshown("an item beside others", true, heard(t, done, "the answer about an item beside others"))
 	}
 	if counts := need(apart.Counts(ctx)); counts[tavern.ItemReady] != 100 {
 		t.Errorf("the counts of 100 items are %v", counts)

@@ -515,7 +515,7 @@ func TestFlowRaces(t *testing.T) {
 		}
 		won := map[string]int{}
 		for range writers {
-			won[<-moved]++
+			won[heard(t, moved, "the answer to a move")]++
 		}
 		now := need(f.State(t.Context()))
 		if now.Step != 2 || won[now.State] != writers/2 || won[""] != writers/2 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -22,6 +23,30 @@ func need[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// bound is how long a test waits for an event that must happen.
+const bound = 20 * time.Second
+
+// heard returns the next value of a channel. If none comes, the test fails and says what it waited for.
+func heard[T any](t testing.TB, from <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(testkit.Patience(bound)):
+		t.Fatalf("timeout: want %s", what)
+	}
+	return v
+}
+
+// await waits until a condition holds.
+func await(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(testkit.Patience(bound)); !so(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("timeout: want %s", what)
+		}
+	}
 }
 
 // meeting is a backend on which several callers decide at the same time, however few processors there are: each

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/stores/tavern"
@@ -54,8 +55,11 @@ func queueIDs(list []tavern.ItemStatus) (ids []string) {
 }
 
 // queueSoon returns a context that ends if a test hangs.
-func queueSoon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Second, errors.New("what the test waits for has not happened within 20 seconds"))
+func queueSoon(t *testing.T) context.Context { return queueWithin(t, testkit.Patience(bound)) }
+
+// queueWithin is queueSoon for a test that takes longer.
+func queueWithin(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), d, fmt.Errorf("no worker got an item that the test made free within %v", d))
 	t.Cleanup(cancel)
 	return ctx
 }

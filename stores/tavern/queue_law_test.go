@@ -214,7 +214,7 @@ func (c *workerGroup) check(n int) {
 // D-59: each worker whose lease has ended is refused, and its result is recorded without effect.
 func TestQueueFencing(t *testing.T) {
 	st, clock := queueStore(t)
-	ctx, q := t.Context(), tavern.QueueOf(st, "fencing")
+	ctx, q := queueWithin(t, 2*time.Minute), tavern.QueueOf(st, "fencing")
 	n := testkit.Times(1000)
 	must(t, q.Create(ctx, tavern.QueueSettings{Lease: time.Hour}))
 	need(q.EnqueueMany(ctx, queueItems(n)...))
@@ -283,7 +283,7 @@ func TestQueuePassesNothingOver(t *testing.T) {
 // False reports change nothing: a finish without a claim, a renewal of another worker's claim, an old request.
 func TestQueueLies(t *testing.T) {
 	st, _ := queueStore(t)
-	ctx, q := t.Context(), tavern.QueueOf(st, "lies")
+	ctx, q := queueSoon(t), tavern.QueueOf(st, "lies")
 	need(q.Enqueue(ctx, tavern.Item{ID: "a"}))
 	s := st.Session(projector.ItemSession("lies", "a"))
 	run := events.RunRef{Kind: "item", ID: "a"}
@@ -322,7 +322,7 @@ func TestQueueLies(t *testing.T) {
 // Due work of a queue is decided once, however many processes decide and however often.
 func TestQueueDecides(t *testing.T) {
 	st, clock := queueStore(t)
-	ctx, q := t.Context(), tavern.QueueOf(st, "decides")
+	ctx, q := queueSoon(t), tavern.QueueOf(st, "decides")
 	must(t, q.Create(ctx, tavern.QueueSettings{MaxAttempts: 1, Lease: time.Minute}))
 	need(q.EnqueueMany(ctx, queueItems(3)...))
 	due := need(st.LogTime(ctx)).Add(time.Hour).Truncate(time.Millisecond)

@@ -71,19 +71,15 @@ func enqueueTogether(t *testing.T, others int, more ...string) (records int) {
 	for n := range tavern.MaxSeparate {
 		enqueue(fmt.Sprintf(`"apart %d"`, n))
 	}
-	<-begun
-	for tavern.Joining(q) != [2]int{tavern.MaxSeparate, 0} {
-		runtime.Gosched()
-	}
+	heard(t, begun, "the first append to begin")
+	await(t, "as many appends under way as may be", func() bool { return tavern.Joining(q) == [2]int{tavern.MaxSeparate, 0} })
 	for n := range others {
 		enqueue(fmt.Sprintf(`"together %d"`, n))
 	}
 	for _, body := range more {
 		enqueue(body)
 	}
-	for tavern.Joining(q) != [2]int{tavern.MaxSeparate, others + len(more)} {
-		runtime.Gosched()
-	}
+	await(t, "all other callers to wait", func() bool { return tavern.Joining(q) == [2]int{tavern.MaxSeparate, others + len(more)} })
 	close(held)
 	running.Wait()
 	for range tavern.MaxSeparate + others {

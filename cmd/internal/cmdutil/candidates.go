@@ -91,7 +91,7 @@ func idsOf(kinds ...string) source {
 
 // named offers the parts of session ids after the first slash, if one session alone has this part.
 func (c *completer) named(ctx context.Context, r catalog.Reader, namespace string) {
-	ctx, stop := context.WithTimeout(ctx, rootsWithin)
+	ctx, stop := context.WithTimeout(ctx, rootsWithin())
 	defer stop()
 	roots, err := r.Roots(ctx, namespace, offered)
 	if err != nil {
