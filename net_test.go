@@ -202,10 +202,10 @@ func TestMeanwhile(t *testing.T) {
 		return st, other, a.Offset
 	}
 	// inOrder returns the outcome of two calls one after the other.
-	inOrder := func(t *testing.T, first, then string) (firstErr, thenErr error, state string) {
+	inOrder := func(t *testing.T, first, then string) (state string, firstErr, thenErr error) {
 		st, other, base := begin(t, false, func(string) {})
 		firstErr, thenErr = docCalls[first](t.Context(), st, base), docCalls[then](t.Context(), other, base)
-		return firstErr, thenErr, stateOf(t, other, "a", "b", "c")
+		return stateOf(t, other, "a", "b", "c"), firstErr, thenErr
 	}
 	t.Run("net T3 a call of documents is as if before or behind whatever comes between its steps", func(t *testing.T) {
 		calls := []string{"save", "update", "create", "delete", "rename", "purge", "link", "linkBack", "tx", "txBoth"}
@@ -217,9 +217,9 @@ func TestMeanwhile(t *testing.T) {
 						return // each may complete what the other began
 					}
 					var possible []string
-					callErr, actErr, state := inOrder(t, call, act)
+					state, callErr, actErr := inOrder(t, call, act)
 					possible = append(possible, kindOf(callErr)+", "+kindOf(actErr)+"\n"+state)
-					actErr, callErr, state = inOrder(t, act, call)
+					state, actErr, callErr = inOrder(t, act, call)
 					possible = append(possible, kindOf(callErr)+", "+kindOf(actErr)+"\n"+state)
 					for _, few := range []bool{false, true} {
 						if few && (call == "rename" || act == "rename" || call == "linkBack" && act == "link" || call == "link" && act == "linkBack") { // needs a guard

@@ -110,8 +110,8 @@ type span struct {
 
 // recoverable is a Backend whose last messages may be lost while it is in use: see [Log.Recover].
 type recoverable interface {
-	// Quiet has publications under way return soon, with ErrUnknown unless their outcome is known, and runs work while
-	// there is none. publish is Publish for work.
+	// Quiet makes publications under way return soon, with ErrUnknown unless their outcome is known, and runs work while
+	// no publication is under way. publish is Publish for work.
 	Quiet(work func(publish func(context.Context, Publication) (Receipt, error)) error) error
 }
 
