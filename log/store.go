@@ -211,17 +211,24 @@ func pause(ctx context.Context, try int) error {
 // backend does not show yet why it refused.
 func (l *Log) decideAll(ctx context.Context, parts []*appending) (pub Publication, acks []Ack, err error) {
 	for {
-		pub, acks, err = l.decideEach(ctx, parts)
-		if acks == nil || err != nil || len(parts) == 1 {
+		var refused error
+		pub, acks, refused, err = l.decideEach(ctx, parts)
+		if acks == nil && refused == nil || err != nil || len(parts) == 1 {
 			return pub, acks, err
 		}
-		if again := lookCloser(parts); !again {
-			return pub, acks, allThere(parts, acks)
+		if again := lookCloser(parts); again {
+			continue
 		}
+		if acks == nil || refused != nil && allThere(parts, acks) != nil {
+			return pub, nil, refused
+		}
+		return pub, acks, allThere(parts, acks)
 	}
 }
 
-func (l *Log) decideEach(ctx context.Context, parts []*appending) (pub Publication, acks []Ack, err error) {
+// decideEach is decideAll for what is known of each part. refused is the conflict of a guard. It counts only if the log
+// does not have the events: when they were stored, the guard's subject was as expected.
+func (l *Log) decideEach(ctx context.Context, parts []*appending) (pub Publication, acks []Ack, refused, err error) {
 	pub.Writes = make([]Write, 0, len(parts))
 	for i, p := range parts {
 		decided := len(p.msgs) == 0 && l.config.Host.Owner // nobody else writes, so the result stays valid
@@ -230,8 +237,13 @@ func (l *Log) decideEach(ctx context.Context, parts []*appending) (pub Publicati
 			pub.Segment = n
 		}
 		var ack *Ack
-		if p.exact, ack, err = l.decide(ctx, p); err != nil {
-			return pub, nil, err
+		p.exact, ack, err = l.decide(ctx, p)
+		if err != nil && len(p.msgs) == 0 && errors.Is(err, ErrConflict) {
+			refused = cmp.Or(refused, err)
+			continue
+		}
+		if err != nil {
+			return pub, nil, nil, err
 		}
 		if ack != nil {
 			if acks == nil {
@@ -242,13 +254,13 @@ func (l *Log) decideEach(ctx context.Context, parts []*appending) (pub Publicati
 		if p.look && p.tried == p.exact && p.claimed.Set {
 			lost, err := l.lostLast(ctx, p)
 			if err != nil {
-				return pub, nil, fmt.Errorf("append to %s: not written: %w", p.sub.Name(), err)
+				return pub, nil, nil, fmt.Errorf("append to %s: not written: %w", p.sub.Name(), err)
 			}
 			if lost == 0 {
-				return Publication{}, nil, nil
+				return Publication{}, nil, nil, nil
 			}
 			if p.decided {
-				return pub, nil, l.notWritten(p, lost)
+				return pub, nil, nil, l.notWritten(p, lost)
 			}
 			p.exact = p.claimed // the backend counts from an unreadable record
 		}
@@ -256,7 +268,7 @@ func (l *Log) decideEach(ctx context.Context, parts []*appending) (pub Publicati
 			pub.Writes = append(pub.Writes, Write{Subject: p.name, Messages: p.msgs, Expect: p.exact})
 		}
 	}
-	return pub, acks, nil
+	return pub, acks, refused, nil
 }
 
 // lookCloser makes the parts look for their events that did not yet, and reports whether there were any: the log has

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,6 +71,7 @@ func TestUnitAgain(t *testing.T) {
 			edge := rapid.SampledFrom([]time.Duration{0, max(0, a.ahead[0][0]), max(0, a.ahead[0][0]) + 30*time.Second, 2 * time.Minute, time.Hour}).Draw(rt, "edge")
 			a.after = max(0, edge+rapid.SampledFrom(besides).Draw(rt, "beside"))
 			a.queued = rapid.SampledFrom([]time.Duration{0, time.Millisecond, 40 * time.Second}).Draw(rt, "queued")
+			a.guard = rapid.SampledFrom([]int{none, none, front, back}).Draw(rt, "guard")
 			a.reopen = rapid.Bool().Draw(rt, "reopen")
 			if err := inBubble(t, a.play); err != nil {
 				rt.Fatal(err)
@@ -88,8 +90,15 @@ type again struct {
 	noise  []bool            // something is appended to the part's subject in between
 	after  time.Duration     // between the two
 	queued time.Duration     // at the end of which it waits behind another append
+	guard  int               // where a guard is, of a subject that has changed when it is appended again
 	reopen bool              // another log appends it again
 }
+
+const (
+	none = iota
+	front
+	back
+)
 
 func (a again) play() error {
 	ctx, mem := context.Background(), shared{memlog.New(memlog.Config{})}
@@ -115,8 +124,18 @@ func (a again) play() error {
 		}
 		parts = append(parts, p)
 	}
-	first, err := l.AppendAll(ctx, parts...)
+	guarded := events.Session("", "guarded")
+	all := slices.Clone(parts)
+	if guard := (log.Part{Subject: guarded, Expect: log.At(0)}); a.guard == front {
+		all = slices.Insert(all, 0, guard)
+	} else if a.guard == back {
+		all = append(all, guard)
+	}
+	first, err := l.AppendAll(ctx, all...)
 	if err != nil {
+		return err
+	}
+	if _, err := l.Append(ctx, guarded, log.Any, note("", "x")); err != nil {
 		return err
 	}
 	for i, noise := range a.noise {
@@ -151,12 +170,12 @@ func (a again) play() error {
 	if a.queued > 0 {
 		head++ // the append ahead
 	}
-	acks, err := l.AppendAll(ctx, parts...)
+	acks, err := l.AppendAll(ctx, all...)
 	if err != nil {
 		return fmt.Errorf("again: %w", err)
 	}
 	for i := range first {
-		first[i].Duplicate = true
+		first[i].Duplicate = len(all[i].Events) > 0
 	}
 	if now, err := l.Head(ctx); err != nil || now != head || !reflect.DeepEqual(acks, first) {
 		return fmt.Errorf("again: %+v, want %+v; the log grew from %v to %v, %v", acks, first, head, now, err)
