@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -264,7 +265,7 @@ func TestSmallFilesOfAStore(t *testing.T) {
 		n := newNoted(t, "")
 		var mu sync.Mutex
 		var said bytes.Buffer
-		seen := make(map[string]bool)
+		seen, isRefused := make(map[string]bool), false
 		stop := durable.Guard(func(path string) error {
 			rel, err := filepath.Rel(n.dir, path)
 			if err != nil || strings.HasPrefix(rel, "..") {
@@ -275,6 +276,7 @@ func TestSmallFilesOfAStore(t *testing.T) {
 			defer mu.Unlock()
 			seen[rel] = true
 			if rel == refused {
+				isRefused = true
 				return syscall.ENOSPC
 			}
 			return nil
@@ -287,7 +289,9 @@ func TestSmallFilesOfAStore(t *testing.T) {
 		var putErr, closeErr error
 		if openErr == nil {
 			<-d.looks
-			putErr = n.put(st, "a", "text")
+			if putErr = n.put(st, "a", "text"); putErr == nil {
+				eventually(t, func() error { _, err := os.Stat(filepath.Join(n.folder, "a")); return err }) // the tree is kept
+			}
 			eventually(t, func() error {
 				mu.Lock()
 				defer mu.Unlock()
@@ -303,7 +307,10 @@ func TestSmallFilesOfAStore(t *testing.T) {
 		text := fmt.Sprint(said.String(), openErr, putErr, closeErr)
 		mu.Unlock()
 		savesTime := refused == storedir.WatermarkFile || strings.HasSuffix(refused, ".sum") // of views, which are made again
-		if refused != "" && !savesTime && !strings.Contains(text, syscall.ENOSPC.Error()) {
+		if refused != "" && !isRefused {
+			t.Errorf("%s was not written", refused)
+		}
+		if isRefused && !savesTime && !strings.Contains(text, syscall.ENOSPC.Error()) {
 			t.Errorf("%s was refused, and nothing was reported: %s", refused, text)
 		}
 		if openErr == nil && putErr == nil {
