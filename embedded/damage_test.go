@@ -149,7 +149,17 @@ func newImage(t *testing.T, end func(*embedded.Server)) *storeImage {
 	t.Helper()
 	dir := t.TempDir()
 	s := mustStart(t, smallSegments(dir))
-	im := &storeImage{dir: filepath.Join(t.TempDir(), "image"), ids: fillSegments(t, s.Log(), 0, 300)}
+	im := &storeImage{dir: filepath.Join(t.TempDir(), "image")}
+	for n := 1; n <= 5; n++ { // a segment has room for fewer than 60
+		im.ids = append(im.ids, fillSegments(t, s.Log(), len(im.ids), 60)...)
+		eventually(t, func() error {
+			if have := len(segments(t, dir)); have <= n {
+				return fmt.Errorf("waiting for segment %d: there are %d", n+1, have)
+			}
+			return nil
+		})
+	}
+	im.ids = append(im.ids, fillSegments(t, s.Log(), len(im.ids), 10)...)
 	for i := range im.ids {
 		im.subjects = append(im.subjects, events.Session("", fmt.Sprint("s", i%10)))
 	}
