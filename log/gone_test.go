@@ -199,9 +199,11 @@ func TestOpenDoesNotWaitForADeadOwner(t *testing.T) {
 func TestSilentOwner(t *testing.T) {
 	sub := events.Session("", "s")
 	for to, do := range map[string]call{
-		"$JS.API.STREAM.INFO.":     func(ctx context.Context, l *log.Log) error { _, err := l.Head(ctx); return err },
-		"$JS.API.DIRECT.GET.":      func(ctx context.Context, l *log.Log) error { _, err := l.Record(ctx, 1); return err },
-		"$JS.API.CONSUMER.CREATE.": func(ctx context.Context, l *log.Log) error { return last(l.Read(ctx, events.Range{Subject: sub})) },
+		"$JS.API.STREAM.INFO.": func(ctx context.Context, l *log.Log) error { _, err := l.Head(ctx); return err },
+		"$JS.API.DIRECT.GET.":  func(ctx context.Context, l *log.Log) error { _, err := l.Record(ctx, 1); return err },
+		"$JS.API.CONSUMER.CREATE.": func(ctx context.Context, l *log.Log) error {
+			return last(l.Read(ctx, events.Range{Subject: sub, Buffered: true}))
+		},
 	} {
 		t.Run(to, func(t *testing.T) {
 			d := &deaf{server: mustServeOwner(t)}
