@@ -29,7 +29,7 @@ type ackLaw struct {
 	*history
 	first map[string]bool  // by stem: nothing was delivered since the last start
 	saved map[string]int64 // by stem: the state has at least this position
-	sizes []savedState
+	sizes []savedState     // since the state was rewritten
 }
 
 // savedState is the size of the state after it was written, and the positions in it.
@@ -53,7 +53,11 @@ func (l *ackLaw) acked() map[string]int64 {
 // deliver receives the current deliveries. The first one of a file follows what the state has, and nothing that is
 // not acknowledged is left out: see rig.add.
 func (l *ackLaw) deliver() {
-	l.open()
+	if l.tail == nil {
+		l.open()
+		l.sizes = nil // the state was rewritten
+		l.noteSaved(l.saved)
+	}
 	for isIdle := false; !isIdle; {
 		var b *Batch
 		if b, isIdle = l.tail.step(); b == nil {
@@ -78,9 +82,6 @@ func (l *ackLaw) save() {
 func (l *ackLaw) noteSaved(at map[string]int64) {
 	info, err := os.Stat(l.state)
 	must(l.t, err)
-	if n := len(l.sizes); n > 0 && l.sizes[n-1].size > info.Size() {
-		l.sizes = nil // it was rewritten
-	}
 	l.saved = at
 	l.sizes = append(l.sizes, savedState{info.Size(), at})
 }
