@@ -149,7 +149,7 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 		return nil, &DurabilityError{Want: c.MinDurability, Have: have, Why: cmp.Or(c.why, "the store does not promise more")}
 	}
 	if l.js != nil && l.config.Host.Owner && l.config.Host.Segments.Bytes > 0 {
-		l.roller = newRoller(l.js, l.drain)
+		l.roller = newRoller(l.js, l.drain, l.sound)
 		go l.roller.run(l.life)
 	}
 	return l, nil
@@ -171,6 +171,14 @@ func (l *Log) drain() error {
 		return nil
 	}
 	return l.commit.drain()
+}
+
+// sound returns the error of a failed sync, until the log recovers.
+func (l *Log) sound() error {
+	if l.commit == nil {
+		return nil
+	}
+	return l.commit.failed()
 }
 
 // Close waits for the appends under way, then releases what the Log opened.

@@ -101,12 +101,15 @@ func (b *jetStream) finish(ctx context.Context) error {
 	return b.begin(ctx)
 }
 
-// settle seals and indexes full segments, oldest first.
-func (b *jetStream) settle(ctx context.Context) error {
+// settle seals and indexes full segments, oldest first. It changes no stream while sound returns an error.
+func (b *jetStream) settle(ctx context.Context, sound func() error) error {
 	segments := b.line.Load().segments
 	for _, s := range segments[:len(segments)-1] {
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if err := sound(); err != nil {
+			return err
 		}
 		if err := b.seal(context.WithoutCancel(ctx), s); err != nil {
 			return err
@@ -206,6 +209,7 @@ func (b *jetStream) derivedID(ctx context.Context, m Message) string {
 type roller struct {
 	b     *jetStream
 	drain func() error
+	sound func() error           // returns an error while it is not known what is on disk
 	tell  atomic.Pointer[func()] // called when there is another segment
 	bytes atomic.Int64           // stored since the server was last asked
 	kick  chan struct{}
@@ -215,8 +219,8 @@ type roller struct {
 // stepTime bounds one change of the streams.
 const stepTime = 30 * time.Second
 
-func newRoller(b *jetStream, drain func() error) *roller {
-	r := &roller{b: b, drain: drain, kick: make(chan struct{}, 1), done: make(chan struct{})}
+func newRoller(b *jetStream, drain, sound func() error) *roller {
+	r := &roller{b: b, drain: drain, sound: sound, kick: make(chan struct{}, 1), done: make(chan struct{})}
 	r.kick <- struct{}{} // a step may be left to do
 	return r
 }
@@ -268,5 +272,5 @@ func (r *roller) work(ctx context.Context) error {
 			(*tell)()
 		}
 	}
-	return r.b.settle(ctx)
+	return r.b.settle(ctx, r.sound)
 }
