@@ -84,11 +84,12 @@ func garble(points *schedule.Points, how func(answer []byte)) (arrives func([]by
 	}
 }
 
-// after changes the byte behind a name.
+// after changes the byte behind a name, and the sequence: the answer is one to another publication.
 func after(name string, to byte) func([]byte) {
 	return func(answer []byte) {
 		if i := bytes.Index(answer, []byte(name)); i >= 0 {
 			answer[i+len(name)] = to
+			answer[bytes.Index(answer, []byte(`"seq":`))+len(`"seq":`)] ^= 1
 		}
 	}
 }
@@ -194,6 +195,7 @@ func TestFollowerHearsOfASegment(t *testing.T) {
 		sub, nc := events.Session("", "s"), mustDial(t, s)
 		mustAppend(t, owner, sub, note("0", "x"))
 		attached := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Via: true, Reads: mustDial(t, s)}})
+		idle := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Via: true, Reads: mustDial(t, s)}})
 		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience(20*time.Second))
 		defer cancel()
 		got := make(chan string)
@@ -214,6 +216,12 @@ func TestFollowerHearsOfASegment(t *testing.T) {
 			mustAppend(t, owner, sub, note(fmt.Sprint(i+1), strings.Repeat("x", 500)))
 			if i%8 == 7 {
 				mustSeal(t, nc, 1)
+				for have, want := 0, len(streams(t, nc)); have < want; have = log.KnownSegments(idle) {
+					if ctx.Err() != nil {
+						t.Fatalf("after %v, a process that asks nothing knows %d segments, want %d", testkit.Patience(20*time.Second), have, want)
+					}
+					time.Sleep(time.Millisecond)
+				}
 			}
 		}
 		cancel()

@@ -79,3 +79,6 @@ func Roll(ctx context.Context, b Backend) error {
 
 // Abandon ends the log without waiting for the appends under way, after a test that failed.
 func (l *Log) Abandon() { l.end() }
+
+// KnownSegments returns how many segments a process knows.
+func KnownSegments(l *Log) int { return len(l.js.line.Load().segments) }
