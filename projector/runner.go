@@ -166,11 +166,25 @@ func (r *Runner) leave(ctx context.Context) error {
 		return err
 	}
 	c, _, err := r.View.Begin(ctx)
-	if err == nil && c.Offset < r.head {
+	if err != nil {
+		return err
+	}
+	if head, ok := r.end(ctx); ok { // CatchUp may have ended before it asked
+		r.head = head
+	}
+	if c.Offset < r.head {
 		c.Head = r.head
 		err = r.commit(ctx, c)
 	}
 	return err
+}
+
+// end returns the end of the log, if the log answers in time.
+func (r *Runner) end(ctx context.Context) (events.Offset, bool) {
+	ctx, cancel := context.WithTimeout(ctx, r.Leave)
+	defer cancel()
+	head, err := r.Log.Head(ctx)
+	return head, err == nil
 }
 
 // sleep returns after a while, or when ctx is done.
