@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -394,15 +395,21 @@ func TestStreamsChange(t *testing.T) {
 	t.Run("net R2 no segment is sealed after a sync that failed", func(t *testing.T) {
 		var d disk
 		var r *rolling
-		updates, asked := 0, false
+		closed, asked := false, false
+		var armed atomic.Bool // the full segment may be sealed, and its round is the one in which a sync fails
 		r = roll(t, d.sync, func(text []byte) {
 			switch {
 			case bytes.Contains(text, []byte("PUB $JS.API.STREAM.UPDATE.")):
-				if updates++; updates == 2 {
-					refuse(text, "STREAM.UPDATE.") // the first one closed the segment
+				if closed && !armed.Load() {
+					refuse(text, "STREAM.UPDATE.")
 				}
-			case updates == 2 && !asked && bytes.Contains(text, []byte("PUB $JS.API.STREAM.INFO.TALLY_2")): // the next round begins
+				closed = true
+			case armed.Load() && !asked && bytes.Contains(text, []byte("PUB $JS.API.STREAM.INFO.TALLY_2")): // the next round begins
 				asked = true
+				select {
+				case <-r.left: // of an earlier round
+				default:
+				}
 				d.fail(errors.New("input/output error"))
 				if _, err := r.l.Append(context.Background(), events.Session("", "t"), log.Any, note("", "x")); !errors.Is(err, log.ErrUnknown) {
 					t.Errorf("an append whose sync failed: %v", err)
@@ -413,6 +420,7 @@ func TestStreamsChange(t *testing.T) {
 			mustAppend(t, r.l, events.Session("", "s"), r.event())
 		}
 		r.gaveUp() // the seal was refused
+		armed.Store(true)
 		if _, err := r.l.AppendBuffered(t.Context(), events.Session("", "s"), log.Any, r.event()); err != nil {
 			t.Fatal(err)
 		}

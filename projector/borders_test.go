@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally/events"
@@ -19,6 +20,7 @@ import (
 func TestBorders(t *testing.T) {
 	t.Run("B-21 random cuts", func(t *testing.T) { rapid.Check(t, cutAtRandom) })
 	t.Run("B-21 forks and rewinds at every record", func(t *testing.T) { rapid.Check(t, forkEverywhere) })
+	t.Run("net P1 forks in the middle of chunks, and records with several effects", func(t *testing.T) { rapid.Check(t, forkInChunks) })
 }
 
 // cutAtRandom takes snapshots at random offsets, then one that is compared with a fold from the first record.
@@ -122,5 +124,57 @@ func (b *borders) holds(t *rapid.T, rec events.Record) {
 	}
 	if v, err := b.loader(&b.store).Verify(t.Context(), nil); err != nil || len(v.Findings) > 0 {
 		t.Fatalf("verify: got findings %v, %v, want none", v.Findings, err)
+	}
+}
+
+// forkInChunks forks a parent at every record of its chunks, in its middle too, where each record has effects on
+// several threads. Rewinds go across the borders of chunks. At each record of each session, a load that begins with
+// snapshots, and one that was encoded and decoded, equal a fold from nothing.
+func forkInChunks(t *rapid.T) {
+	b := drawBorders(t, nil)
+	b.records, b.size = rapid.IntRange(2, 4).Draw(t, "records of a chunk"), 1<<20
+	names := []string{"main", "other", "third"}
+	several := func() events.Payload {
+		n := len(b.log)
+		turn := func(name string) events.Entry { return events.Entry{Thread: name, Turn: events.Raw(fmt.Sprint(n))} }
+		switch rapid.IntRange(0, 4).Draw(t, "what") {
+		case 0: // a thread is cut, another begins anew
+			return &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": {Items: []events.Item{{Keep: &[2]int{0, 1}}, {Turn: events.Raw(fmt.Sprint(n))}}}, "third": {Items: []events.Item{}}}, Others: "keep", Reason: "save"}
+		case 1:
+			return &events.ThreadTruncated{Lengths: map[string]int{"main": 1, "other": 1}, Reason: "cut"}
+		}
+		return &events.TurnAppended{Entries: []events.Entry{turn("main"), turn(rapid.SampledFrom(names).Draw(t, "thread")), turn("other"), turn("main")}}
+	}
+	for range rapid.IntRange(b.records+1, 3*b.records+1).Draw(t, "records") {
+		b.add(t, "parent", several())
+	}
+	parent := slices.Clone(b.log)
+	for i, rec := range parent {
+		id := fmt.Sprintf("fork-%d", i)
+		b.add(t, id, &events.SessionCreated{Kind: events.KindConversation, CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "parent", Offset: rec.Offset}})
+		for range rapid.IntRange(0, b.records).Draw(t, "own records") {
+			b.add(t, id, several())
+		}
+	}
+	for range rapid.IntRange(1, 4).Draw(t, "rewinds") {
+		sub := drawSession(t, b.log)
+		to := rapid.SampledFrom(append(parent, b.log.Of(sub)...)).Draw(t, "to")
+		b.add(t, sub.ID, &events.SessionRewound{To: to.Offset})
+		b.add(t, sub.ID, several())
+	}
+	for range 12 {
+		rec := drawRecord(t, b.log)
+		b.cut(t, rec)
+		at := rapid.SampledFrom(b.log.Of(rec.Subject)).Draw(t, "at")
+		mustEqualLoads(t, b.log, b.loader(&b.store), at)
+		want := modelOf(b.log, at.Subject.ID, at.Offset)
+		got := mustLoad(t, b.loader(&b.store), at.Subject, at.Offset)
+		if diff := cmp.Diff(want.threads(want.head()), modelView(got.Threads), cmp.AllowUnexported(modelTurn{})); diff != "" {
+			t.Fatalf("%s at %v (-want +got):\n%s", at.Subject, at.Offset, diff)
+		}
+	}
+	for _, id := range sessionIDs(b.log) {
+		own := b.log.Of(events.Session("", id))
+		b.holds(t, own[len(own)-1])
 	}
 }
