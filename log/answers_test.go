@@ -395,12 +395,12 @@ func TestStreamsChange(t *testing.T) {
 	t.Run("net R2 no segment is sealed after a sync that failed", func(t *testing.T) {
 		var d disk
 		var r *rolling
-		closed, asked := false, false
+		closed, asked, failed := false, false, make(chan struct{})
 		var armed atomic.Bool // the full segment may be sealed, and its round is the one in which a sync fails
 		r = roll(t, d.sync, func(text []byte) {
 			switch {
 			case bytes.Contains(text, []byte("PUB $JS.API.STREAM.UPDATE.")):
-				if closed && !armed.Load() {
+				if closed && !asked {
 					refuse(text, "STREAM.UPDATE.")
 				}
 				closed = true
@@ -414,6 +414,7 @@ func TestStreamsChange(t *testing.T) {
 				if _, err := r.l.Append(context.Background(), events.Session("", "t"), log.Any, note("", "x")); !errors.Is(err, log.ErrUnknown) {
 					t.Errorf("an append whose sync failed: %v", err)
 				}
+				close(failed)
 			}
 		})
 		for i := 0; len(streams(t, r.own)) < 2; i++ {
@@ -423,6 +424,11 @@ func TestStreamsChange(t *testing.T) {
 		armed.Store(true)
 		if _, err := r.l.AppendBuffered(t.Context(), events.Session("", "s"), log.Any, r.event()); err != nil {
 			t.Fatal(err)
+		}
+		select {
+		case <-failed:
+		case <-time.After(testkit.Patience(10 * time.Second)):
+			t.Fatal("no round has begun")
 		}
 		r.unchanged(2)
 		d.fail(nil)
