@@ -343,8 +343,8 @@ func (r *rolling) whole() {
 	}
 }
 
-// refuse makes the server refuse a request: it goes to a subject that nobody serves.
-func refuse(text []byte, verb string) {
+// divert makes the server refuse a request: it goes to a subject that nobody serves.
+func divert(text []byte, verb string) {
 	i := bytes.Index(text, []byte("$JS.API."+verb))
 	text[i+len("$JS.API.")-2] = 'X'
 }
@@ -364,7 +364,7 @@ func TestStreamsChange(t *testing.T) {
 					}
 					if points.Reached(verb); due {
 						due = false
-						refuse(text, verb)
+						divert(text, verb)
 					}
 				}
 			})
@@ -401,7 +401,7 @@ func TestStreamsChange(t *testing.T) {
 			switch {
 			case bytes.Contains(text, []byte("PUB $JS.API.STREAM.UPDATE.")):
 				if closed && !asked {
-					refuse(text, "STREAM.UPDATE.")
+					divert(text, "STREAM.UPDATE.")
 				}
 				closed = true
 			case armed.Load() && !asked && bytes.Contains(text, []byte("PUB $JS.API.STREAM.INFO.TALLY_2")): // the next round begins
