@@ -203,8 +203,16 @@ func (l *Log) fill(ctx context.Context, ids *subjectIDs, last events.Offset) err
 	switch {
 	case err != nil:
 		return err
-	case newest < ids.upto: // what was read last is gone: see Recover
-		clear(ids.offsets)
+	case newest < ids.upto:
+		damaged, err := l.cannotRead(ctx, ids.upto)
+		if err != nil {
+			return err
+		}
+		if damaged {
+			ids.whole = true
+			return nil
+		}
+		clear(ids.offsets) // the record is gone: see Recover
 		ids.from, ids.upto, ids.types, ids.forgot = 0, 0, nil, 0
 	case newest > 0 && newest == ids.upto:
 		ids.whole = true
