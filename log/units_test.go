@@ -140,7 +140,9 @@ func TestRefusedUnits(t *testing.T) {
 
 // noTime fails if an append takes time because of the calls that failed before it.
 func noTime() error {
-	ctx, refusal := context.Background(), error(nil)
+	ctx, expire := context.WithTimeout(context.Background(), time.Minute)
+	defer expire()
+	refusal := error(nil)
 	m := &moody{shared: shared{memlog.New(memlog.Config{})}, answer: func(log.Publication) error { return refusal }}
 	l, err := log.OpenOn(ctx, m, log.Config{Host: storing[2]})
 	if err != nil {
