@@ -147,6 +147,9 @@ func (t *Tree) settled(ctx context.Context, now time.Time) (next time.Time) {
 			t.edits[e.path] = e
 			if e.since.IsZero() {
 				e.since = now
+				if !n.last.IsZero() { // not of a rescan; the path may have waited longer, as a file that was gone
+					e.since = n.last.Add(settle)
+				}
 			}
 		}
 	}
