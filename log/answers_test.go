@@ -24,7 +24,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// meddling makes in-process connections on which a test changes what arrives and what is sent. The length stays.
+// meddling makes in-process connections on which a test changes the bytes in both directions. The length stays.
 type meddling struct {
 	*server.Server
 	arrives, sends func([]byte)
@@ -95,7 +95,7 @@ func after(name string, to byte) func([]byte) {
 	}
 }
 
-// An answer that does not fit says nothing about the append: the producer asks again, and learns what is stored.
+// An answer that does not fit says nothing about the append: the producer asks again, and learns the outcome.
 func TestAnswersThatDoNotFit(t *testing.T) {
 	for name, how := range map[string]func([]byte){
 		"sequence 0":      func(b []byte) { zero(b) },
@@ -349,7 +349,7 @@ func divert(text []byte, verb string) {
 	text[i+len("$JS.API.")-2] = 'X'
 }
 
-// Segments begin, close and are sealed only while the log knows what is on disk, and as the server's streams are, not as
+// Segments begin, close and are sealed only while the state of the disk is known, and as the server's streams are, not as
 // the process believes.
 func TestStreamsChange(t *testing.T) {
 	changes := []string{"STREAM.UPDATE.", "STREAM.CREATE.TALLY_2", "STREAM.CREATE.TALLY_3"}

@@ -230,7 +230,7 @@ func (l *Log) Recover(ctx context.Context, work func() error) error {
 			safe, _ := l.commit.durable(ctx)
 			err = l.redo(ctx, safe, publish)
 		}
-		// What was read until now may be gone, or was not complete.
+		// Records that were read until now may be gone, and a batch may have been incomplete.
 		l.lasts.forget()
 		l.ids.forget()
 		if l.commit == nil || err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/tallylog/tally/log/memlog"
 )
 
-// lossy is a backend in memory with a disk. What was not synced may be lost while a log recovers.
+// lossy is a backend in memory with a disk. Messages that were not synced may be lost while a log recovers.
 type lossy struct {
 	t       *testing.T
 	reached func(point string)
@@ -158,7 +158,7 @@ func (d *lossy) Subjects(ctx context.Context, filter string) (map[string]uint64,
 
 func (d *lossy) Close() error { return nil }
 
-// ids returns what is stored, without the log's own records.
+// ids returns the places of all events, without the log's own records.
 func (d *lossy) ids() map[string][]events.Offset {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,7 +191,7 @@ func newRecovering(t *testing.T, reached func(string)) *recovering {
 	return &recovering{t: t, d: d, l: l, acked: make(map[string]events.Offset)}
 }
 
-// recover loses a share, from 0 to 1, of what is not on disk. Of each batch all is there afterwards, or nothing.
+// recover loses a share, from 0 to 1, of the records that are not on disk. Of each batch all is there afterwards, or nothing.
 func (r *recovering) recover(share float64) {
 	err := r.l.Recover(context.Background(), func() error {
 		r.d.mu.Lock()

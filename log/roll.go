@@ -209,7 +209,7 @@ func (b *jetStream) derivedID(ctx context.Context, m Message) string {
 type roller struct {
 	b     *jetStream
 	drain func() error
-	sound func() error           // returns an error while it is not known what is on disk
+	sound func() error           // returns an error while the state of the disk is unknown
 	tell  atomic.Pointer[func()] // called when there is another segment
 	bytes atomic.Int64           // stored since the server was last asked
 	kick  chan struct{}

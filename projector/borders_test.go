@@ -138,7 +138,7 @@ func forkInChunks(t *rapid.T) {
 		n := len(b.log)
 		turn := func(name string) events.Entry { return events.Entry{Thread: name, Turn: events.Raw(fmt.Sprint(n))} }
 		switch rapid.IntRange(0, 4).Draw(t, "what") {
-		case 0: // a thread is cut, another begins anew
+		case 0: // a thread is cut, and another is emptied
 			return &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": {Items: []events.Item{{Keep: &[2]int{0, 1}}, {Turn: events.Raw(fmt.Sprint(n))}}}, "third": {Items: []events.Item{}}}, Others: "keep", Reason: "save"}
 		case 1:
 			return &events.ThreadTruncated{Lengths: map[string]int{"main": 1, "other": 1}, Reason: "cut"}
