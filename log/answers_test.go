@@ -74,13 +74,16 @@ func garble(points *schedule.Points, how func(answer []byte)) (arrives func([]by
 	return func(text []byte) {
 		mu.Lock()
 		defer mu.Unlock()
-		at := bytes.Index(text, []byte(`{"stream":"TALLY_1"`))
-		if at < 0 || !bytes.Contains(text[at:], []byte(`"seq":`)) {
-			return
-		}
-		if points.Reached("answer"); due {
-			due = false
-			how(text[at:])
+		for from := 0; ; { // several answers may arrive at once
+			at := bytes.Index(text[from:], []byte(`{"stream":"TALLY_1"`))
+			if at < 0 || !bytes.Contains(text[from+at:], []byte(`"seq":`)) {
+				return
+			}
+			from += at + 1
+			if points.Reached("answer"); due {
+				due = false
+				how(text[from-1:])
+			}
 		}
 	}
 }
