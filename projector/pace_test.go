@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -95,6 +96,27 @@ func TestWaiterEndsTheRest(t *testing.T) {
 		mustPut(t, l, s1, "c")
 		synctest.Wait()
 		v.has(t, "a", "b") // no reader waits any more
+	})
+	t.Run("net W4 a reader ends the rest, also if another one has given up", func(t *testing.T) {
+		onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
+			r := &projector.Runner{Log: l, View: &shelf{}, Pace: projector.Pace(24 * time.Hour)}
+			defer running(t, r)()
+			time.Sleep(time.Second)
+			var waited error
+			var reader sync.WaitGroup
+			reader.Go(func() { waited = r.Wait(t.Context(), 1) })
+			synctest.Wait()
+			over, giveUp := context.WithCancel(t.Context())
+			giveUp()
+			if err := r.Wait(over, 1); err == nil {
+				t.Error("Wait returned without a record")
+			}
+			begun := time.Now()
+			mustPut(t, l, s1, "a")
+			if reader.Wait(); waited != nil || time.Since(begun) >= quiet {
+				t.Errorf("Wait took %v, %v, want less than %v", time.Since(begun), waited, quiet)
+			}
+		})
 	})
 }
 

@@ -2,8 +2,10 @@ package projector_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit"
@@ -150,6 +152,13 @@ func TestUnreferenced(t *testing.T) {
 	if list, err := (&projector.Loader{Source: st.records}).Unreferenced(t.Context(), recipe); len(list) > 0 || err != nil {
 		t.Errorf("blobs of a document without any: got %v, %v", list, err)
 	}
+	t.Run("net T3 a purge leaves a blob to which another document links", func(t *testing.T) {
+		st.write(other, "x", events.DocMeta{Links: []events.Link{{Rel: "shows", To: "document/blob/" + sums["own"]}}}.String())
+		list, err := (&projector.Loader{Source: st.records}).Unreferenced(t.Context(), doc)
+		if slices.Contains(list, sums["own"]) || err != nil {
+			t.Errorf("the blob is listed: %v, %v", list, err)
+		}
+	})
 }
 
 // When a document is purged, the snapshotter removes its stored chunks.
@@ -175,6 +184,25 @@ func TestSnapshotterForgetsPurged(t *testing.T) {
 		if n := len(chunksOf(t, b.store)); n != 0 {
 			t.Errorf("%d chunks are left, want none", n)
 		}
+	})
+	t.Run("net T3 a purge that a snapshotter meets when it stops", func(t *testing.T) {
+		onBench(t, func(b *bench) {
+			t := b.t
+			for i := range 300 {
+				b.add(recipe, &events.DocumentDeleted{Reason: fmt.Sprint(i)})
+			}
+			firstRevisions(t, &projector.Loader{Source: b.log, Snapshots: b.store}, 0)
+			if n := len(chunksOf(t, b.store)); n != 1 {
+				t.Fatalf("got %d chunks, want 1", n)
+			}
+			b.pace = projector.Pace(time.Hour)
+			stop := b.keep(projector.Policy{})
+			b.add(recipe, &events.DocumentDeleted{Reason: events.ReasonPurged})
+			stop()
+			if n := len(chunksOf(t, b.store)); n != 0 {
+				t.Errorf("%d chunks are left, want none", n)
+			}
+		})
 	})
 }
 

@@ -198,6 +198,22 @@ func TestQueueFold(t *testing.T) {
 			t.Errorf("%d turns are rejected, want 1", full.Queue.Rejected)
 		}
 	})
+	t.Run("net P1 a queue whose settings were changed before it was created is serial if it was created so", func(t *testing.T) {
+		w := projector.NewWork(events.DefaultNamespace, "q", false)
+		for i, p := range []events.Payload{
+			&events.SessionUpdated{Set: events.Fields{{Name: "settings", Value: events.Raw(`{"maxAttempts":2}`)}}},
+			&events.SessionCreated{Kind: "queue", CreatedAt: "2026-01-01T00:00:00Z", Settings: events.Raw(`{"serial":true,"maxAttempts":3}`)},
+		} {
+			e, err := events.New("urn:test", events.Session("", "queue/q"), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Apply(projector.Decode(events.Record{Event: e, Offset: events.Offset(i + 1)}))
+		}
+		if got := w.Queue.Settings; !got.Serial || got.MaxAttempts != 2 {
+			t.Errorf("got %+v, want a serial queue with two attempts", got)
+		}
+	})
 }
 
 // The state of an item can be stored between any two records.

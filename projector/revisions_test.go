@@ -3,6 +3,7 @@ package projector_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/tallylog/tally/events"
@@ -109,6 +110,15 @@ func TestUnsoundChunks(t *testing.T) {
 			}
 		})
 	}
+	t.Run("net D1 a record of a missing chunk that was lost since is listed", func(t *testing.T) {
+		store := new(snapshot.Mem)
+		firstRevisions(t, &projector.Loader{Source: records, Snapshots: store}, 0)
+		spoilt(t, store.Delete(t.Context(), chunksOf(t, store)[2]))
+		l := &projector.Loader{Source: damaged{records, []events.Offset{300}}, Snapshots: store}
+		if d, err := l.History(t.Context(), recipe); err != nil || !slices.Equal(d.Damaged, []events.Offset{300}) || len(d.Revisions) != 1099 {
+			t.Errorf("got %d revisions, lost %v, %v, want 1099 and the loss of 300", len(d.Revisions), d.Damaged, err)
+		}
+	})
 }
 
 func spoilt(t *testing.T, err error) {

@@ -227,6 +227,25 @@ func TestRunnerQuarantines(t *testing.T) {
 			})
 		})
 	}
+	t.Run("net Q2 a retry folds each record once", func(t *testing.T) {
+		onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
+			mustPut(t, l, s1, "a")
+			v := &shelf{refuse: func(projector.Fact) error { return &projector.FoldError{Err: errors.New("cannot be")} }}
+			r := &projector.Runner{Log: l, View: v}
+			if err := r.CatchUp(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			mustPut(t, l, s1, "b") // the view has not reached it
+			v.refuse = nil
+			if _, err := r.Retry(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.CatchUp(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			v.has(t, "a", "b")
+		})
+	})
 }
 
 // The failure of a view is not the fault of a subject: the runner retries from its cursor and skips nothing.
@@ -248,6 +267,39 @@ func TestRunnerTriesAgain(t *testing.T) {
 		if !strings.Contains(strings.Join(said.all(), "\n"), "no space") {
 			t.Errorf("log output: got %s, want no space", strings.Join(said.all(), "\n"))
 		}
+	})
+}
+
+// telling is a shelf that stores that it was made without lost records.
+type telling struct {
+	*shelf
+	told   int
+	broken error
+}
+
+func (s *telling) Lacks(context.Context) error {
+	if s.broken == nil {
+		s.told++
+	}
+	return s.broken
+}
+
+func TestRunnerTellsOfLosses(t *testing.T) {
+	t.Run("net D1 a view says that it lacks a record before it shows what came behind", func(t *testing.T) {
+		onShelf(t, func(t *testing.T, l *log.Log, mem *memlog.Backend) {
+			mustPut(t, l, s1, "a", "b", "c")
+			mem.Damage(2)
+			v := &telling{shelf: &shelf{}, broken: errors.New("no space")}
+			r := &projector.Runner{Log: l, View: v}
+			if err := r.CatchUp(t.Context(), nil); !errors.Is(err, v.broken) || v.cursor.Offset != 0 {
+				t.Errorf("the view is at %v, %v, want the beginning and its error", v.cursor.Offset, err)
+			}
+			v.broken = nil
+			if err := r.CatchUp(t.Context(), nil); err != nil || v.told != 1 {
+				t.Errorf("the view was told %d times, %v, want once", v.told, err)
+			}
+			v.has(t, "a", "c")
+		})
 	})
 }
 

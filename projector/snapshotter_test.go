@@ -34,6 +34,7 @@ type bench struct {
 	warn  warnings
 	dir   string
 	now   func() time.Time // of snapshotters; nil: time.Now
+	pace  projector.Pace
 }
 
 // counted counts calls of Put, and refuses them if err is set.
@@ -64,7 +65,7 @@ func onBench(t *testing.T, run func(*bench)) {
 // keep starts a snapshotter. stop ends it like the exit of a process.
 func (b *bench) keep(p projector.Policy) (stop func()) {
 	b.t.Helper()
-	k := &projector.Snapshotter{Log: b.log, Snapshots: b.store, Policy: p, Cursor: filepath.Join(b.dir, "state", "cursor"), Logger: b.warn.logger(), Now: b.now}
+	k := &projector.Snapshotter{Log: b.log, Snapshots: b.store, Policy: p, Cursor: filepath.Join(b.dir, "state", "cursor"), Logger: b.warn.logger(), Now: b.now, Pace: b.pace}
 	ctx, cancel := context.WithCancel(b.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- k.Run(ctx) }()
