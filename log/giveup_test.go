@@ -88,7 +88,7 @@ func crowd(t *testing.T, how playing) {
 			if err != nil {
 				return err
 			}
-			c := &logtest.Crowd{Log: l, Gate: g}
+			c := &logtest.Crowd{Log: l, Gate: g, KeepsTurns: host.Sync != nil}
 			defer l.Abandon()
 			defer c.Drop()
 			if how.readers != nil {

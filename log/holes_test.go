@@ -2,10 +2,12 @@ package log_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
 )
@@ -80,4 +82,67 @@ func TestFoundLossesAreReported(t *testing.T) {
 	l.Lose([]log.Hole{{Offset: 2, Subject: a.NATS()}})
 	look("known", events.Range{Subject: a}, "[1 !2 4]")
 	look("known", events.Range{Subject: b}, "[3]")
+	t.Run("net D1 a loss that reads found and that is known now is listed once", func(t *testing.T) {
+		if list := l.Unreadable(); len(list) != 1 || list[0].Subject != a.NATS() || l.Lost() != 1 {
+			t.Errorf("got %v, and %d are lost, want the one", list, l.Lost())
+		}
+	})
+}
+
+// beheaded is a Backend that has lost its first records, or its last one, and does not count them any more.
+type beheaded struct {
+	*memlog.Backend
+	first, last events.Offset
+}
+
+func (b beheaded) State(ctx context.Context) (log.State, error) {
+	st, err := b.Backend.State(ctx)
+	st.First = b.first
+	return st, err
+}
+
+func (b beheaded) Last(ctx context.Context, _ string) (log.Message, error) { return b.Get(ctx, b.last) }
+
+// Reads and lists report known losses that the backend has forgotten, and no others.
+func TestKnownLosses(t *testing.T) {
+	ctx, mem := t.Context(), shared{memlog.New(memlog.Config{})}
+	a, other := events.Session("", "a"), events.Session("team", "a")
+	writer := logtest.OpenOn(t, mem, log.Config{})
+	var holes []log.Hole
+	for _, sub := range []events.Subject{a, a, other, a, a, a} {
+		ack := mustAppend(t, writer, sub, note("", "x"))
+		if at := ack.Last; at < 4 || at > 5 {
+			mem.Damage(at)
+			holes = append(holes, log.Hole{Offset: at, Subject: sub.NATS()})
+		}
+	}
+	l := logtest.OpenOn(t, beheaded{mem.Backend, 4, 5}, log.Config{Host: log.Host{Holes: holes}})
+	t.Run("net D1 a read reports the losses of its stretch at the beginning of the log", func(t *testing.T) {
+		if got := fmt.Sprint(show(t, l, events.Range{Upto: 2})); got != "[!1 !2]" {
+			t.Errorf("got %s, want [!1 !2]", got)
+		}
+	})
+	t.Run("net D1 a backward read reports a loss at the end of the log", func(t *testing.T) {
+		var lost []events.Offset
+		for _, err := range l.ReadBack(ctx, events.Range{Subject: a, After: 4}) {
+			if damage, is := errors.AsType[*events.DamageError](err); is {
+				lost = append(lost, damage.Offset)
+			}
+		}
+		if fmt.Sprint(lost) != "[@6]" {
+			t.Errorf("got %v, want [@6]", lost)
+		}
+	})
+	t.Run("net D1 a list names lost subjects of its namespace", func(t *testing.T) {
+		var got []string
+		for info, err := range l.Subjects(ctx, events.DefaultNamespace, "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, info.Subject.Name())
+		}
+		if fmt.Sprint(got) != fmt.Sprint([]string{a.Name()}) {
+			t.Errorf("got %v, want %v", got, a.Name())
+		}
+	})
 }

@@ -150,6 +150,21 @@ func TestDecidedBeforeASegment(t *testing.T) {
 			})
 		}
 	}
+	t.Run("net I2 a list counts the records of a subject in all segments", func(t *testing.T) {
+		l, streams := foreign(t, s, func(string) {})
+		sub := events.Document("", "counted", "a")
+		for range 3 {
+			mustAppend(t, l, sub, note("", "x"))
+			if err := log.Roll(t.Context(), streams); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for info, err := range l.Subjects(t.Context(), "", "counted") {
+			if err != nil || info.Subject != sub || info.Count != 3 {
+				t.Errorf("got %+v, %v, want 3 records of %v", info, err, sub)
+			}
+		}
+	})
 }
 
 // decidedBefore appends events by a process, while another one appends and begins a segment before they are stored.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,7 +138,25 @@ func (d *lossy) Quiet(work func(publish func(context.Context, log.Publication) (
 func (d *lossy) Scan(ctx context.Context, q log.Query) (log.Cursor, error) {
 	d.reached("before a scan")
 	defer d.reached("after the beginning of a scan")
-	return d.now().Scan(ctx, q)
+	cur, err := d.now().Scan(ctx, q)
+	if q.Live && err == nil {
+		cur = following{cur, d.reached}
+	}
+	return cur, err
+}
+
+// following is a live cursor of a lossy disk.
+type following struct {
+	log.Cursor
+	reached func(string)
+}
+
+func (f following) Next(ctx context.Context) (log.Message, error) {
+	m, err := f.Cursor.Next(ctx)
+	if err == nil {
+		f.reached("after a new record")
+	}
+	return m, err
 }
 
 func (d *lossy) Get(ctx context.Context, at events.Offset) (log.Message, error) {
@@ -349,6 +368,37 @@ func TestRecover(t *testing.T) {
 			})
 		})
 	}
+	t.Run("net R1 a follower shows no record that was lost when it had just come", func(t *testing.T) {
+		var act atomic.Pointer[func()]
+		r := newRecovering(t, func(point string) {
+			if do := act.Load(); do != nil && point == "after a new record" && act.CompareAndSwap(do, nil) {
+				(*do)()
+			}
+		})
+		a, b := lossySubjects[0], lossySubjects[1]
+		r.append(a, log.Any, note("first", "x"))
+		lose := func() {
+			r.recover(1)
+			r.append(b, log.Any, note("second", "x"))
+		}
+		act.Store(&lose)
+		ctx, stop := context.WithTimeout(t.Context(), testkit.Patience(5*time.Second))
+		defer stop()
+		var got []string
+		for rec, err := range r.l.Follow(ctx, events.Range{Limit: 2}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, rec.ID); len(got) == 1 {
+				if _, err := r.l.AppendBuffered(ctx, a, log.Any, note("lost", "x")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if !slices.Equal(got, []string{"first", "second"}) {
+			t.Errorf("got %v, want first and second", got)
+		}
+	})
 	t.Run("net R1 random histories", func(t *testing.T) {
 		for seed := range testkit.Times(120) {
 			if t.Failed() {

@@ -119,6 +119,9 @@ type Crowd struct {
 	Gate    *Gate
 	Between func() error // unless nil, called after each step
 
+	// KeepsTurns requires that an AppendAll that gave up while it was being stored keeps its place in the order.
+	KeepsTurns bool
+
 	calls []*call
 }
 
@@ -318,7 +321,8 @@ func (c *Crowd) check() error {
 	return nil
 }
 
-// history returns the offsets of the calls in the history of a subject. Those that were acknowledged have their order.
+// history returns the offsets of the calls in the history of a subject. Those that were acknowledged have their order,
+// and with KeepsTurns each AppendAll has it.
 func (c *Crowd) history(sub events.Subject) (map[int][]events.Offset, error) {
 	at, last := make(map[int][]events.Offset), -1
 	for rec, err := range c.Log.Read(context.Background(), events.Range{Subject: sub}) {
@@ -327,7 +331,7 @@ func (c *Crowd) history(sub events.Subject) (map[int][]events.Offset, error) {
 			return nil, err
 		}
 		at[number] = append(at[number], rec.Offset)
-		if k := c.calls[number]; k.over && k.err == nil {
+		if k := c.calls[number]; k.over && (k.err == nil || c.KeepsTurns && len(k.subs) > 1) {
 			if number < last {
 				return nil, fmt.Errorf("%v is stored behind call %d", k, last)
 			}
