@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/storagetest"
 	"github.com/tallylog/tally/log"
 )
 
@@ -191,6 +194,107 @@ func TestConflictsAndQuestions(t *testing.T) {
 					}
 				}
 			}
+		}
+	})
+}
+
+// away is a storage that can be moved away and back.
+type away struct {
+	storagetest.Whole
+	is bool
+}
+
+func (a *away) Moved() bool   { return a.is }
+func (a *away) Reopen() error { a.is = false; return nil }
+
+// What happens beside a question, or beside a change of the log, once more.
+func TestOnceMore(t *testing.T) {
+	ctx := context.Background()
+	begin := func(t *testing.T, files, limit int) *world {
+		w := newWorld(t, plainLand{}, nil, false)
+		w.start()
+		w.tree.c.BulkLimit = 50
+		for i := range files {
+			must(t, w.user.Put(fmt.Sprint("f", i), "first"))
+		}
+		w.tell()
+		w.pass(5 * time.Second)
+		w.tree.c.BulkLimit = limit
+		return w
+	}
+	t.Run("net F3 a text of the question that is saved again is dropped with it", func(t *testing.T) {
+		w := begin(t, 8, 3)
+		for i := range 5 {
+			must(t, w.user.Put(fmt.Sprint("f", i), "saved"))
+		}
+		w.tell()
+		w.pass(3 * time.Second)
+		must(t, w.user.Put("f0", "saved"))
+		w.tell()
+		w.pass(3 * time.Second)
+		if w.tree.Room() == nil {
+			t.Fatal("the tree does not ask")
+		}
+		must(t, w.tree.Restore(ctx))
+		w.pass(3 * time.Second)
+		if list := need(w.tree.Conflicts(ctx)); len(list) > 0 || w.user.Files()["f0"] != "first" {
+			t.Errorf("a user dropped the text: got conflicts %v, and the file has %q", list, w.user.Files()["f0"])
+		}
+	})
+	t.Run("net F1 an editor writes to a replaced file again and again", func(t *testing.T) {
+		w := begin(t, 1, 50)
+		w.revise("f0", "of the log")
+		must(t, w.runner.CatchUp(ctx, nil))
+		for _, text := range []string{"one", "two", "three"} {
+			for p := range w.user.Files() {
+				if layouts.IsTemporary(p) {
+					must(t, w.user.Put(p, text))
+				}
+			}
+			w.pass(linger - 100*time.Millisecond)
+			w.pass(200 * time.Millisecond)
+		}
+		var kept []string
+		for _, c := range need(w.tree.Conflicts(ctx)) {
+			kept = append(kept, string(need(w.st.Loader().Document(ctx, events.Document(w.st.Namespace(), KindConflict, c.ID), 0)).Data))
+		}
+		slices.Sort(kept)
+		if want := []string{"one", "three", "two"}; !slices.Equal(kept, want) {
+			t.Errorf("kept are %q, want %q", kept, want)
+		}
+	})
+	t.Run("net F1 a user writes to a folder that is away, and moves it back", func(t *testing.T) {
+		w := begin(t, 2, 50)
+		a := &away{Whole: w.tree.c.Storage.(storagetest.Whole)}
+		w.tree.c.Storage = a
+		a.is = true
+		w.pass(3 * time.Second)
+		if w.tree.Room() == nil {
+			t.Fatal("the tree does not ask")
+		}
+		must(t, w.user.Put("f0", "meanwhile")) // nobody watches
+		a.is = false
+		w.pass(5 * time.Second)
+		if w.tree.Room() != nil || w.textOf("f0") != "meanwhile" {
+			t.Errorf("the folder is back: the tree asks %v, and the document is %q", w.tree.Room(), w.textOf("f0"))
+		}
+	})
+	t.Run("net F3 a file that is saved again counts once", func(t *testing.T) {
+		w := begin(t, 6, 4)
+		for i := range 3 {
+			must(t, w.user.Put(fmt.Sprint("f", i), "saved"))
+		}
+		w.tell()
+		w.pass(300 * time.Millisecond)
+		must(t, w.user.Put("f4", "saved"))
+		w.tree.Changed("f4")
+		for n := range 10 { // an editor saves without a pause
+			must(t, w.user.Put("f0", fmt.Sprint("again ", n)))
+			w.tree.Changed("f0")
+			w.pass(50 * time.Millisecond)
+		}
+		if got := w.textOf("f4"); got != "saved" {
+			t.Errorf("as many files as the limit changed: the document f4 is %q, want it imported", got)
 		}
 	})
 }

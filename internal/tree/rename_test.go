@@ -32,3 +32,33 @@ func TestRenamed(t *testing.T) {
 		}
 	}
 }
+
+// One new file is the new name of one old file, also if several with its content are removed.
+func TestRenamedOnce(t *testing.T) {
+	t.Run("net F1 of two removed files with one content, one got the new name", func(t *testing.T) {
+		ctx := context.Background()
+		w := newWorld(t, plainLand{}, nil, false)
+		w.start()
+		must(t, w.user.Put("a", "same"))
+		must(t, w.user.Put("c", "same"))
+		w.tell()
+		w.pass(5 * time.Second)
+		must(t, w.user.Rename("a", "b"))
+		must(t, w.user.Remove("c"))
+		w.tell()
+		w.pass(5 * time.Second)
+		renamed := 0
+		for _, id := range []string{"a", "c"} {
+			last := need(w.st.Loader().History(ctx, events.Document(w.st.Namespace(), plainKind, id))).Last()
+			if !last.Deleted {
+				t.Errorf("the last revision of %s is %+v", id, last)
+			}
+			if last.Reason == events.ReasonRenamed {
+				renamed++
+			}
+		}
+		if renamed != 1 {
+			t.Errorf("%d documents have the new name b, want 1", renamed)
+		}
+	})
+}
