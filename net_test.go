@@ -320,6 +320,24 @@ func TestTimeBounds(t *testing.T) {
 			})
 		}
 	})
+	t.Run("net T1 who releases the lease of somebody else that is over ends nothing", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			st := on(t, sharedMem{memlog.New(memlog.Config{})}, tally.Config{})
+			defer st.Close()
+			d, ctx := st.Documents(), t.Context()
+			claim, err := d.Lease(ctx, "doc", "x", "ann", time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour)
+			if err := d.Release(ctx, "doc", "x", "bob"); err != nil {
+				t.Error(err)
+			}
+			if _, err := claim.Renew(ctx); err != nil { // nobody else has it
+				t.Errorf("the claim of the last holder: %v", err)
+			}
+		})
+	})
 }
 
 func TestOverContexts(t *testing.T) {
@@ -517,6 +535,40 @@ func TestWatchMeanwhile(t *testing.T) {
 			}
 		})
 	})
+	t.Run("net T3 a watch repeats nothing that its caller has seen before the reader of the store came there", func(t *testing.T) {
+		st := on(t, sharedMem{memlog.New(memlog.Config{})}, tally.Config{})
+		d := st.Documents()
+		seen := mustSave(t, d, "doc", "x", text("x")).Offset + 1 // another process has shown the next change already
+		ctx, cancel := context.WithTimeout(t.Context(), atMost)
+		defer cancel()
+		isOver := false
+		defer tally.Reach(func(point string) {
+			if point == "waiting" && !isOver {
+				isOver = true
+				mustSave(t, d, "doc", "x", text("seen"))
+				mustSave(t, d, "doc", "end", text("x"))
+			}
+		})()
+		if have, err := seenBy(ctx, d, projector.DocumentQuery{Kind: "doc"}, seen); len(have) != 1 {
+			t.Errorf("the watch yielded %q and %v, want only the change behind the one that was seen", have, err)
+		}
+	})
+	t.Run("net T3 a watch tells that a document that was deleted is purged", func(t *testing.T) {
+		st := on(t, sharedMem{memlog.New(memlog.Config{})}, tally.Config{})
+		d, ctx := st.Documents(), t.Context()
+		for _, id := range []string{"a", "b"} {
+			mustSave(t, d, "doc", id, text("x"))
+		}
+		err := errors.Join(second(d.Delete(ctx, "doc", "a", 0, "done")), d.Purge(ctx, "doc", "a"), d.Purge(ctx, "doc", "b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustSave(t, d, "doc", "end", text("x"))
+		have, err := seenBy(ctx, d, projector.DocumentQuery{Kind: "doc"}, 0)
+		if want := []string{"a", "b", "a!done", "a!purged", "b!purged", "end"}; err != nil || !slices.Equal(have, want) {
+			t.Errorf("got %q, %v, want %q", have, err, want)
+		}
+	})
 }
 
 // documentSteps append records to the document "a": revisions, and records that are not. A deletion of a missing
@@ -636,6 +688,16 @@ func TestDamagedDocument(t *testing.T) {
 			}
 		})
 	})
+	t.Run("net T2 an update of a revision that was lost since it was read is refused", func(t *testing.T) {
+		mem := sharedMem{memlog.New(memlog.Config{})}
+		st := on(t, mem, tally.Config{})
+		base := mustSave(t, st.Documents(), "doc", "x", text("x")).Offset
+		mem.Damage(base)
+		st.Log.Lose([]log.Hole{{Offset: base, Subject: events.Document("default", "doc", "x").NATS()}}) // as an examination finds it
+		if err := second(st.Documents().Update(t.Context(), "doc", "x", base, text("y"))); !events.IsDamage(err) {
+			t.Errorf("got %v, want the damage", err)
+		}
+	})
 }
 
 // A parent cannot be guarded by the append itself on some servers.
@@ -655,6 +717,70 @@ func TestTxOnFewGuards(t *testing.T) {
 		err := st.Documents().Tx(t.Context(), func(tx *tally.Tx) error { return tx.Save(t.Context(), "doc", "b", refOf("a")) })
 		if !invalid(err) || isReady {
 			t.Errorf("got %v, want that the parents would form a circle", err)
+		}
+	})
+}
+
+func TestLeaseMeanwhile(t *testing.T) {
+	testkit.NotUnderRace(t) // one goroutine calls
+	t.Run("net T3 a lease that changes hands before a rename is written moves along", func(t *testing.T) {
+		mem := sharedMem{memlog.New(memlog.Config{})}
+		other, act := on(t, mem, tally.Config{}), func() {}
+		st := on(t, &stepped{mem, func(call string) {
+			if call == "publish" {
+				act()
+			}
+		}, false}, tally.Config{})
+		ctx, d := t.Context(), other.Documents()
+		mustSave(t, d, "doc", "a", text("a"))
+		if _, err := d.Lease(ctx, "doc", "a", "ann", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		act = func() {
+			act = func() {}
+			if _, err := d.Lease(ctx, "doc", "a", "bob", time.Hour); !errors.Is(err, log.ErrConflict) {
+				t.Error(err)
+			}
+			if err := d.Release(ctx, "doc", "a", "ann"); err != nil {
+				t.Error(err)
+			}
+			if _, err := d.Lease(ctx, "doc", "a", "bob", time.Hour); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := st.Documents().Rename(ctx, "doc", "a", 0, "b"); err != nil {
+			t.Error(err)
+		}
+		a, errA := d.Holder(ctx, "doc", "a")
+		b, errB := d.Holder(ctx, "doc", "b")
+		if err := errors.Join(errA, errB); err != nil || a.Holder != "" || b.Holder != "bob" {
+			t.Errorf("the leases are of %q and %q, %v, want that bob's moved along", a.Holder, b.Holder, err)
+		}
+	})
+}
+
+func TestSameWrite(t *testing.T) {
+	t.Run("net T2 a write with the id of another one is refused if anything in it differs", func(t *testing.T) {
+		st := on(t, sharedMem{memlog.New(memlog.Config{})}, tally.Config{})
+		d, ctx := st.Documents(), t.Context()
+		first := text("x")
+		first.ID = "id"
+		rev := mustSave(t, d, "doc", "x", first)
+		if again := mustSave(t, d, "doc", "x", first); again.Offset != rev.Offset {
+			t.Errorf("the same write made the revisions %v and %v", rev.Offset, again.Offset)
+		}
+		for what, change := range map[string]func(*tally.Write){
+			"data":       func(w *tally.Write) { w.Data = []byte("y") },
+			"type":       func(w *tally.Write) { w.ContentType = "text/html" },
+			"title":      func(w *tally.Write) { w.Title = "y" },
+			"attributes": func(w *tally.Write) { w.Attributes = map[string]string{"a": "y"} },
+			"links":      func(w *tally.Write) { w.Links = []events.Link{link("see", "y")} },
+			"end":        func(w *tally.Write) { w.ExpiresAt = time.Now().Add(time.Hour) },
+		} {
+			w := first
+			if change(&w); !invalid(second(d.Save(ctx, "doc", "x", w))) {
+				t.Errorf("a write with other %s: not refused", what)
+			}
 		}
 	})
 }
