@@ -1,6 +1,7 @@
 package tail
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,6 +109,19 @@ func (l *ackLaw) cut(to int64) {
 	l.sizes = nil
 }
 
+// tear leaves the beginning of a record at the end of the state, as a write that was cut short does.
+func (l *ackLaw) tear(bytes int) {
+	if l.tail == nil {
+		return
+	}
+	line, err := encode(record{Root: "r", Path: []byte("f0.jsonl")})
+	must(l.t, err)
+	f, err := os.OpenFile(l.state, os.O_WRONLY|os.O_APPEND, 0)
+	must(l.t, err)
+	_, err = f.Write(line[:min(bytes, len(line)-2)])
+	must(l.t, errors.Join(err, f.Close()))
+}
+
 func TestAcks(t *testing.T) {
 	testkit.NotUnderRace(t) // the test has no concurrency
 	t.Run("net G4 what is not acknowledged comes again, and what the state has does not", func(t *testing.T) {
@@ -134,6 +148,9 @@ func TestAcks(t *testing.T) {
 					}
 				},
 				"save": func(*rapid.T) { l.save() },
+				"save, torn": func(rt *rapid.T) {
+					l.tear(rapid.IntRange(1, 40).Draw(rt, "bytes"))
+				},
 				"kill": func(*rapid.T) { l.restart() },
 				"close": func(rt *rapid.T) {
 					l.deliver()
@@ -264,6 +281,23 @@ func TestReplaced(t *testing.T) {
 			}
 			r.mustHave("x", content)
 		})
+	})
+	t.Run("net G5 a file that is back is there in the state, and is not told again", func(t *testing.T) {
+		r := newRig(t, nil)
+		r.write("a", "one\n")
+		r.run()
+		must(t, os.Rename(r.path("a"), r.state+".away"))
+		r.run()
+		must(t, os.Rename(r.state+".away", r.path("a")))
+		r.run()
+		r.mustBe("gone a", "moved a to a")
+		r.close()
+		known, err := ReadState(r.state)
+		if err != nil || known["r"]["a"].Gone {
+			t.Errorf("the state says %+v, %v", known, err)
+		}
+		r.run()
+		r.mustBe()
 	})
 }
 
