@@ -377,6 +377,7 @@ func (p *clusterProducer) insist(ctx context.Context, expect log.Expect, evs []e
 // While producers append, nodes of a cluster are killed and one is cut off. Every acknowledged event is stored once,
 // in the order of its session, and all producers finish.
 func TestClusterLosesNothing(t *testing.T) {
+	testkit.OnlyFull(t, "TestOwnerKeepsThePromises and TestKillAppend of cmd kill one server")
 	testkit.Long(t)
 	testkit.NotUnderRace(t) // the servers are other processes, and other tests run the log under the detector
 	home(t, nil)

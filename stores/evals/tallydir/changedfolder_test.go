@@ -25,6 +25,7 @@ func largeStep(n int) string {
 
 // If a large conversation grew, an import adds only the new steps, once.
 func TestLargeGrows(t *testing.T) {
+	testkit.OnlyFull(t, "TestGrowth has smaller steps")
 	testkit.NotUnderRace(t)
 	var list []string
 	for n := range 5 {

@@ -121,6 +121,7 @@ func TestAgainAndAgain(t *testing.T) {
 		"everything at once": {conv + "conversation.jsonl": "null\n" + step(1) + "\r\n", conv + "meta.json": " {}", conv + "stepTraces.json": "[]\r\n", conv + "runs/tally/x.json": "[", "f": ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			testkit.Sample(t, 3)
 			st, dir := openStore(t), filepath.Join(t.TempDir(), "proj")
 			for i, tree := range []map[string]string{a, b, a, b, a} {
 				replaceTree(t, dir, tree)
