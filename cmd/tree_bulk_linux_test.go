@@ -14,6 +14,7 @@ import (
 
 // A mass change is not imported, and its files are not overwritten, until somebody decides.
 func TestTreeBulk(t *testing.T) {
+	testkit.OnlyFull(t, "TestBulk of internal/tree has the same questions")
 	testkit.Long(t)
 	t.Parallel() // the test mostly waits
 	many := 150

@@ -236,6 +236,7 @@ func halves(t *testing.T, dir, kind string, want int, acked map[string]bool) (ha
 // While many writers in three processes move amounts between ten documents, the owner of the store is killed. The sum
 // stays the same, and every refusal is a conflict that names one of the two documents.
 func TestSumsStay(t *testing.T) {
+	testkit.OnlyFull(t, "TestDeathDuringUnits of log kills between any two steps; TestKillAppend kills a process")
 	testkit.Long(t)
 	t.Parallel()
 	moves, kills := 60, 2

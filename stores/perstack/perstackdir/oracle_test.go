@@ -113,6 +113,7 @@ type call struct {
 
 // B2, the other way: the same calls of the Go functions and of Node make the same folder, and Node reads both the same.
 func TestOracleReadsGo(t *testing.T) {
+	testkit.OnlyFull(t, "TestOracleRoundTrip has Node read an exported folder")
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
 	keys := filepath.Join(t.TempDir(), "keys")
