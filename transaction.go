@@ -330,30 +330,38 @@ func (tx *Tx) rename(ctx context.Context, from, to *touched) error {
 	return tx.moveLease(ctx, from.sub, to.sub)
 }
 
-// moveLease moves the lease on a document, if there is one, to another.
+// moveLease moves the lease on a document, if there is one, to another. The lease and the offset that the move expects
+// are of one reading, so a lease that changes hands meanwhile is a conflict.
 func (tx *Tx) moveLease(ctx context.Context, from, to events.Subject) error {
-	lease, err := tx.d.lease(ctx, from)
+	lock := tx.d.lockOf(from)
+	if lock.sub.Validate() != nil {
+		return nil // an id of that length has no room for a lock's prefix
+	}
+	left, err := tx.d.st.loader.Peek(ctx, lock.sub)
+	if err != nil {
+		return err
+	}
+	lease, err := tx.d.leaseIn(ctx, left)
 	if err != nil || lease.Holder == "" {
 		return err
 	}
+	taken, err := tx.d.st.loader.Peek(ctx, tx.d.lockOf(to).sub)
+	if err != nil {
+		return err
+	}
 	for _, change := range []struct {
-		doc   events.Subject
+		lock  *projector.Outline
 		lease Lease
-	}{{from, Lease{}}, {to, lease}} {
-		lock := tx.d.lockOf(change.doc)
-		o, err := tx.d.st.loader.Peek(ctx, lock.sub)
-		if err != nil {
-			return err
-		}
+	}{{left, Lease{}}, {taken, lease}} {
 		p, err := change.lease.payload()
 		if err != nil {
 			return err
 		}
-		e, err := events.New(tx.d.st.config.Source, lock.sub, p)
+		e, err := events.New(tx.d.st.config.Source, change.lock.Subject(), p)
 		if err != nil {
 			return err
 		}
-		tx.rest = append(tx.rest, log.Part{Subject: lock.sub, Expect: log.At(o.Offset()), Events: []events.Event{tx.d.st.Stamp(e)}})
+		tx.rest = append(tx.rest, log.Part{Subject: change.lock.Subject(), Expect: log.At(change.lock.Offset()), Events: []events.Event{tx.d.st.Stamp(e)}})
 	}
 	return nil
 }
