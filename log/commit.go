@@ -47,7 +47,7 @@ func newEra(life context.Context) *era {
 func (e *era) isOver() bool { return e != nil && e.ctx.Err() != nil }
 
 // errEra says that an era has ended.
-var errEra = errors.New("the log recovers, and what was stored last may be gone")
+var errEra = errors.New("the log recovers, and its last records may be gone")
 
 // committer makes stored appends durable, many with one sync. While a sync runs, the next group is already being
 // stored.
