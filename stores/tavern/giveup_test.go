@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -69,16 +70,36 @@ func (c *fickleContext) Err() error { c.ask(); return c.Context.Err() }
 
 func (c *fickleContext) Done() <-chan struct{} { c.ask(); return c.Context.Done() }
 
-// A patient is a worker that waits for an item. Its result may be read after synctest.Wait.
+// A patient is a worker that waits for an item.
 type patient struct {
 	late   *lateContext
 	cancel context.CancelFunc
-	claim  *tavern.Claim
-	err    error
 	gone   bool // it is to give up, now or as soon as it is woken
+
+	mu      sync.Mutex // synctest.Wait orders what the worker did before what the test does, not the other way round
+	claim   *tavern.Claim
+	failure error
 }
 
-func (p *patient) isWaiting() bool { return p.claim == nil && p.err == nil && !p.gone }
+// ends keeps the result of the worker's wait.
+func (p *patient) ends(claim *tavern.Claim, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.claim, p.failure = claim, err
+}
+
+// result returns the claim and the error of the worker's wait, both nil while it waits.
+func (p *patient) result() (*tavern.Claim, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.claim, p.failure
+}
+
+func (p *patient) held() *tavern.Claim { claim, _ := p.result(); return claim }
+
+func (p *patient) err() error { _, err := p.result(); return err }
+
+func (p *patient) isWaiting() bool { return p.held() == nil && p.err() == nil && !p.gone }
 
 const patientLease = time.Minute
 
@@ -111,7 +132,7 @@ func (w *giveUpWorld) begin() {
 	p.late = &lateContext{Context: ctx}
 	w.workers = append(w.workers, p)
 	name := fmt.Sprint("w", len(w.workers))
-	go func() { p.claim, p.err = w.q.Next(p.late, name) }()
+	go func() { p.ends(w.q.Next(p.late, name)) }()
 	synctest.Wait()
 }
 
@@ -136,7 +157,7 @@ func (w *giveUpWorld) waiting() (list []*patient) {
 // held returns the workers that hold an item.
 func (w *giveUpWorld) held() (list []*patient) {
 	for _, p := range w.workers {
-		if p.claim != nil {
+		if p.held() != nil {
 			list = append(list, p)
 		}
 	}
@@ -180,11 +201,11 @@ func (w *giveUpWorld) step(s giveUpStep) {
 		p := held[s.n%len(held)]
 		switch s.what {
 		case "release":
-			must(w.t, p.claim.Release(ctx))
+			must(w.t, p.held().Release(ctx))
 		case "fail":
-			must(w.t, p.claim.Fail(ctx, "so", true))
+			must(w.t, p.held().Fail(ctx, "so", true))
 		case "finish":
-			must(w.t, p.claim.Finish(ctx, nil))
+			must(w.t, p.held().Finish(ctx, nil))
 			w.queued--
 		}
 		w.drop(p)
@@ -194,8 +215,8 @@ func (w *giveUpWorld) step(s giveUpStep) {
 // law returns how a step leaves an item that waits for a worker, and a worker that waits for an item.
 func (w *giveUpWorld) law() string {
 	for _, p := range w.workers {
-		if p.err != nil && !p.gone {
-			return fmt.Sprintf("a worker that did not give up got %v", p.err)
+		if err := p.err(); err != nil && !p.gone {
+			return fmt.Sprintf("a worker that did not give up got %v", err)
 		}
 	}
 	held := len(w.held())
@@ -289,13 +310,13 @@ func passOn(t *testing.T, isSerial bool, how string, tries bool, n int) (gaveUp 
 		fickle := newFickleContext(ctx, n)
 		var first, second patient
 		wait := func() {
-			go func() { second.claim, second.err = q.Next(ctx, "second") }()
+			go func() { second.ends(q.Next(ctx, "second")) }()
 		}
 		claim := q.Next
 		if tries {
 			claim = q.TryClaim
 		}
-		begin := func() { first.claim, first.err = claim(fickle, "first") }
+		begin := func() { first.ends(claim(fickle, "first")) }
 		if free == nil {
 			fickle.before = func() {
 				wait()
@@ -313,19 +334,19 @@ func passOn(t *testing.T, isSerial bool, how string, tries bool, n int) (gaveUp 
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		gaveUp = fickle.asked.Load() >= int64(n)
-		if gaveUp && first.claim == nil && second.claim == nil {
+		if gaveUp && first.held() == nil && second.held() == nil {
 			s := need(q.Get(ctx, "b"))
 			if s.Worker != "first" { // else the log has the claim, but the worker did not wait for the answer
-				t.Errorf("%s: it got %v, and the other one sleeps; the item is %s", what, first.err, s.State)
+				t.Errorf("%s: it got %v, and the other one sleeps; the item is %s", what, first.err(), s.State)
 			}
 			time.Sleep(patientLease + time.Second)
 			synctest.Wait()
-			if second.claim == nil {
+			if second.held() == nil {
 				t.Errorf("%s: the other one sleeps beyond its lease", what)
 			}
 		}
-		if empty := (*tavern.EmptyError)(nil); first.err != nil && !gaveUp && !errors.As(first.err, &empty) {
-			t.Errorf("%s: it got %v", what, first.err)
+		if empty := (*tavern.EmptyError)(nil); first.err() != nil && !gaveUp && !errors.As(first.err(), &empty) {
+			t.Errorf("%s: it got %v", what, first.err())
 		}
 		stop()
 		synctest.Wait()
