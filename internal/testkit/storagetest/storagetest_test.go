@@ -127,8 +127,9 @@ func TestMemWatch(t *testing.T) {
 		must(t, m.Write(ctx, "b/y.tally-tmp-1", 0o644, storagetest.Bytes("1")))
 		must(t, m.Foreign().Remove("b"))
 		m.Quiet()
-		if want := []string{"a", "a/x", "a", "b"}; !slices.Equal(said, want) {
-			t.Errorf("reported %q, want %q", said, want)
+		// A watcher that is quick hears of the new file and of its content.
+		if got, want := slices.Compact(said), []string{"a", "a/x", "a", "b"}; !slices.Equal(got, want) {
+			t.Errorf("reported %q, want %q", got, want)
 		}
 		said = nil
 		m.Overflow()
