@@ -48,7 +48,7 @@ type queueCache struct {
 	contest   int                      // how often other processes were faster lately
 	timer     *time.Timer
 	stop      context.CancelFunc // stops following; nil before the first use
-	over      bool               // no timer is set any more
+	over      bool               // forgotten: no timer is set any more
 	followErr error              // why following ended
 }
 
@@ -136,7 +136,7 @@ func newQueueCache(q *Queue, all *queueCaches) *queueCache {
 func (qc *queueCache) leave() {
 	qc.all.mu.Lock()
 	defer qc.all.mu.Unlock()
-	if qc.users--; qc.users > 0 || qc.all.closed {
+	if qc.users--; qc.users > 0 || qc.all.closed || qc.isOver() {
 		return
 	}
 	if qc.idle == nil {
@@ -144,6 +144,12 @@ func (qc *queueCache) leave() {
 		return
 	}
 	qc.idle.Reset(idleTimeout)
+}
+
+func (qc *queueCache) isOver() bool {
+	qc.mu.Lock()
+	defer qc.mu.Unlock()
+	return qc.over
 }
 
 // close forgets the cache if it has no users.
