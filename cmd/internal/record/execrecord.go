@@ -280,16 +280,19 @@ func (r *recorder) flush() {
 		return
 	}
 	n, err := r.file.Write(r.buf)
+	whole := n
+	if err != nil {
+		whole = bytes.LastIndexByte(r.buf[:n], '\n') + 1
+	}
 	r.buf = r.buf[:0]
+	r.size += int64(whole)
 	if err != nil {
 		_ = r.file.Truncate(r.size) // else the next reader completes the line
 		if r.err == nil {
 			r.err = err
 		}
 		r.tape.drop()
-		return
 	}
-	r.size += int64(n)
 }
 
 // finish writes the end of the file.
