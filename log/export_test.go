@@ -24,6 +24,11 @@ func (l *Log) MisplaceIDs(sub events.Subject, at events.Offset) {
 	}
 }
 
+// IsNew reports whether the log is sure that a subject has no record.
+func (l *Log) IsNew(ctx context.Context, sub events.Subject) (bool, error) {
+	return l.isNew(ctx, sub.NATS())
+}
+
 // AppendBehind appends like the request after another one in a series. before is the error of that request, nil if it
 // was stored.
 func (l *Log) AppendBehind(ctx context.Context, before error, sub events.Subject, evs ...events.Event) *Pending {

@@ -199,6 +199,13 @@ func (l *Log) fill(ctx context.Context, ids *subjectIDs, last events.Offset) err
 	if ids.whole && (l.alone() || last > 0 && last == ids.upto) {
 		return nil
 	}
+	if ids.upto == 0 {
+		isNew, err := l.isNew(ctx, ids.sub.NATS())
+		if isNew || err != nil {
+			ids.whole = isNew
+			return err
+		}
+	}
 	newest, err := l.lastOf(ctx, ids.sub.NATS())
 	switch {
 	case err != nil:

@@ -209,9 +209,12 @@ func (b *jetStream) create(ctx context.Context, n int, first events.Offset) (*se
 	if err != nil {
 		return nil, fmt.Errorf("create %s: %w", segmentName(b.name, n), apiError(err))
 	}
-	s := newSegment(n, stream)
+	s := b.newSegment(n, stream)
 	if b.owner && b.segments.Dir != "" && stream.CachedInfo().State.Msgs == 0 {
 		s.written.Store(newWritten())
+	}
+	if s.subjects != nil && stream.CachedInfo().State.Msgs == 0 {
+		s.subjects.listed(nil)
 	}
 	return s, checkStream(stream.CachedInfo().Config)
 }
@@ -239,6 +242,7 @@ func (b *jetStream) put(ctx context.Context, p Publication) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
+	s.expects(p)
 	receipt, err := b.publish(ctx, s, exact)
 	s.note(p, receipt, err)
 	if s.replicated {
@@ -330,6 +334,7 @@ func (b *jetStream) PublishEach(ctx context.Context, list []Publication) ([]Rece
 	s := b.line.Load().active()
 	messages := make([]natswire.Publication, len(list))
 	for i, p := range list {
+		s.expects(p)
 		messages[i] = message(s, p.Writes[0].Subject, p.Writes[0].Messages[0], Exactly{})
 	}
 	acks, err := b.own.requests(ctx, messages)

@@ -62,6 +62,8 @@ type segment struct {
 	// written has everything in the segment that is written to, as this process stored it; nil: it may be incomplete.
 	written atomic.Pointer[written]
 	known   *segindex.Builder // the same for a full segment without index; only the roller uses it
+
+	subjects *subjectFilter // of the segment that is written to, if this process alone writes to it
 }
 
 // identity returns the segment that the index must belong to.
@@ -158,16 +160,19 @@ func (b *jetStream) fetch(ctx context.Context, n int) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSegment(n, stream), nil
+	return b.newSegment(n, stream), nil
 }
 
-func newSegment(n int, stream jetstream.Stream) *segment {
+func (b *jetStream) newSegment(n int, stream jetstream.Stream) *segment {
 	info := stream.CachedInfo()
 	s := &segment{
 		n: n, stream: stream, name: info.Config.Name, made: info.Created,
 		first: events.Offset(max(info.Config.FirstSeq, 1)), closed: isClosed(info.Config), replicated: info.Config.Replicas > 1,
 	}
 	s.sealed.Store(info.Config.Sealed)
+	if b.owner && !s.closed {
+		s.subjects = newSubjectFilter()
+	}
 	return s
 }
 
