@@ -197,7 +197,7 @@ func TestCloseKeepsSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	wrong := errors.New("wrong")
-	st, err := tally.Open(t.Context(), l, tally.Config{Snapshots: kept, Host: tally.Host{Keep: true, Cursor: t.TempDir() + "/cursor", OnClose: func() error { closed++; return wrong }}})
+	st, err := tally.Open(t.Context(), l, tally.Config{Snapshots: kept, Host: tally.Host{Keep: true, Policy: projector.Policy{Records: 2}, Cursor: t.TempDir() + "/cursor", OnClose: func() error { closed++; return wrong }}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,8 @@ type Follower interface {
 }
 
 // Policy determines when a session's head, and the chunks before it, are written. A zero field means its default; a
-// negative value disables it.
+// negative value disables it. A session with less than a sixteenth of Records and of Bytes since its last head gets none
+// by its age or at a stop: a load folds so little faster than it reads a head.
 type Policy struct {
 	Records int           // after so many records since the last head; default 200
 	Bytes   int64         // or so many bytes of data; default 1 MiB
@@ -179,6 +180,16 @@ func (k *Snapshotter) take(ctx context.Context, rec events.Record, err error) er
 	return nil
 }
 
+// isLittle reports whether a session changed so little that it needs no head.
+func (k *Snapshotter) isLittle(c *change) bool {
+	return c.records < k.Policy.Records/littlePart && c.bytes < k.Policy.Bytes/littlePart
+}
+
+const (
+	littlePart = 16 // of the policy's limits
+	maxLittle  = 64 // in the cursor: the sessions with few changes that changed last
+)
+
 // maxChanged bounds the tracked changed sessions, at about 150 bytes each.
 const maxChanged = 1 << 16
 
@@ -236,7 +247,9 @@ func (k *Snapshotter) count(rec events.Record) {
 	c.records++
 	c.bytes += int64(len(rec.Data))
 	c.last, c.at, c.seen = rec.Offset, k.Now(), true
-	k.ages(c.at)
+	if !k.isLittle(c) {
+		k.ages(c.at)
+	}
 }
 
 // keepForkTarget writes the state that a fork begins with, because it will be read soon. The target of a rewind needs
@@ -258,13 +271,13 @@ func (k *Snapshotter) forgetPurged(ctx context.Context, rec events.Record) {
 }
 
 // writeAged writes aged sessions. The next call is at least a moment later, so sessions that age at about the same time
-// are handled together. A session that is not worthwhile waits for another record.
+// are handled together. A session that is little or not worthwhile waits for another record.
 func (k *Snapshotter) writeAged(ctx context.Context) {
 	now := k.Now()
 	k.aged = time.Time{}
 	for sub, c := range k.changed {
 		switch {
-		case c.records == 0:
+		case c.records == 0 || k.isLittle(c):
 		case now.Sub(c.at) < k.Policy.Age:
 			k.ages(c.at)
 		case k.worthwhile(sub, largeWhenIdle):
@@ -372,7 +385,7 @@ func (k *Snapshotter) leave(ctx context.Context) error {
 	}
 	var subjects []events.Subject
 	for sub, c := range k.changed {
-		if c.seen && k.worthwhile(sub, largeWhenIdle) {
+		if c.seen && !k.isLittle(c) && k.worthwhile(sub, largeWhenIdle) {
 			subjects = append(subjects, sub)
 		}
 	}
@@ -406,14 +419,7 @@ func (k *Snapshotter) save() error {
 	if k.Cursor == "" || !k.news {
 		return nil
 	}
-	st := cursorState{Offset: uint64(k.reached), EventID: k.reachedID}
-	for sub, c := range k.changed {
-		if c.records == 0 {
-			continue
-		}
-		st.Changed = append(st.Changed, changedRecord{sub.NATS(), c.records, c.bytes, uint64(c.last)})
-	}
-	slices.SortFunc(st.Changed, func(a, b changedRecord) int { return cmp.Compare(a.Last, b.Last) })
+	st := cursorState{Offset: uint64(k.reached), EventID: k.reachedID, Changed: k.listed()}
 	err := os.MkdirAll(filepath.Dir(k.Cursor), 0o700)
 	if err == nil {
 		err = statefile.Write(k.Cursor, st, durable.NoSync)
@@ -422,6 +428,27 @@ func (k *Snapshotter) save() error {
 		return fmt.Errorf("projector: save the cursor: %w", err)
 	}
 	return nil
+}
+
+// listed returns the changed sessions that the cursor lists: all that need a head, and the newest maxLittle others, so
+// that a session that grows by a record a process still gets one.
+func (k *Snapshotter) listed() []changedRecord {
+	var due, little []changedRecord
+	for sub, c := range k.changed {
+		r := changedRecord{sub.NATS(), c.records, c.bytes, uint64(c.last)}
+		switch {
+		case c.records == 0:
+		case k.isLittle(c):
+			little = append(little, r)
+		default:
+			due = append(due, r)
+		}
+	}
+	byLast := func(a, b changedRecord) int { return cmp.Compare(a.Last, b.Last) }
+	slices.SortFunc(little, byLast)
+	due = append(due, little[max(0, len(little)-maxLittle):]...)
+	slices.SortFunc(due, byLast)
+	return due
 }
 
 // resume continues from the stored cursor. If the cursor cannot be read or belongs to another log, resume counts the
@@ -452,7 +479,9 @@ func (k *Snapshotter) resume(ctx context.Context) error {
 	for _, c := range st.Changed {
 		if sub, err := events.ParseNATS(c.Subject); err == nil {
 			k.changed[sub] = &change{records: c.Records, bytes: c.Bytes, last: events.Offset(c.Last), at: now}
-			k.ages(now)
+			if !k.isLittle(k.changed[sub]) {
+				k.ages(now)
+			}
 		}
 	}
 	return nil
