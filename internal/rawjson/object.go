@@ -32,7 +32,7 @@ func (m Members) Get(name string) (json.RawMessage, bool) {
 // Text returns the first of several members that is a string, or "".
 func (m Members) Text(names ...string) string {
 	for _, name := range names {
-		if raw, ok := m.Get(name); ok {
+		if raw, _ := m.Get(name); Begins(raw, '"') {
 			if text, err := String(raw); err == nil {
 				return text
 			}
@@ -53,8 +53,8 @@ func (m Members) Compact(names ...string) string {
 
 // Object returns the first member called name if it is an object, else nil.
 func (m Members) Object(name string) Members {
-	raw, ok := m.Get(name)
-	if !ok {
+	raw, _ := m.Get(name)
+	if !Begins(raw, '{') {
 		return nil
 	}
 	inner, err := Object(raw)
@@ -62,6 +62,13 @@ func (m Members) Object(name string) Members {
 		return nil
 	}
 	return inner
+}
+
+// Begins reports whether a value begins with c, apart from white space. Readers of optional members call it first: an
+// error for a missing value, or for one of another kind, costs more than reading a value.
+func Begins(b []byte, c byte) bool {
+	i := space(b, 0)
+	return i < len(b) && b[i] == c
 }
 
 // Object parses one object and returns its members in order. The values alias b and have no white space around them. It

@@ -2,8 +2,6 @@ package shapes
 
 import (
 	"encoding/json"
-
-	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // ReadBlock reads a part of a message, an object with a type.
@@ -56,7 +54,7 @@ func ReadBlocks(r *Reading, role string, list []json.RawMessage) {
 	for _, raw := range list {
 		b, ok := Open("", raw)
 		if !ok {
-			if text, err := rawjson.String(raw); err == nil {
+			if text, ok := textOf(raw); ok {
 				r.Add(Part{Role: role, Text: text})
 			} else {
 				r.Keep(role, raw)

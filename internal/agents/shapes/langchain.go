@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"strings"
-
-	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // The shapes of LangChain: a message as dumpd writes it, {lc, type: "constructor", id, kwargs}; as messages_to_dict
@@ -42,8 +40,8 @@ func chainBody(o *Object) (role, member string) {
 // className returns the last of the names in an id such as ["langchain", "schema", "messages", "AIMessage"], "" if it
 // is not the class of a message.
 func className(id []byte) string {
-	names, err := rawjson.Array(id)
-	if err != nil || len(names) == 0 {
+	names, _ := listOf(id)
+	if len(names) == 0 {
 		return ""
 	}
 	name := TextOf(names[len(names)-1])

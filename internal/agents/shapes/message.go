@@ -1,7 +1,5 @@
 package shapes
 
-import "github.com/tallylog/tally/internal/rawjson"
-
 // A Step is {input: message, output: [message...]}, a step of tally-evals.
 var Step = Shape{Name: "step", Is: isStep, Read: readStep}
 
@@ -101,8 +99,8 @@ func ReadSpoken(r *Reading, role string, o *Object) {
 func isEmpty(o *Object) bool {
 	for _, m := range o.Members {
 		if m.Name == "content" || m.Name == "Content" {
-			list, err := rawjson.Array(m.Value)
-			return err == nil && len(list) == 0
+			list, ok := listOf(m.Value)
+			return ok && len(list) == 0
 		}
 	}
 	return false
@@ -114,14 +112,14 @@ func readContents(r *Reading, role string, o *Object) {
 	if raw == nil {
 		return
 	}
-	if text, err := rawjson.String(raw); err == nil {
+	if text, ok := textOf(raw); ok {
 		if text != "" || !o.Has("tool_calls", "function_call", "refusal", "parts", "toolInvocations") {
 			r.Add(Part{Role: role, Text: text})
 		}
 		return
 	}
-	list, err := rawjson.Array(raw)
-	if err != nil {
+	list, ok := listOf(raw)
+	if !ok {
 		r.Keep(role, raw)
 		return
 	}

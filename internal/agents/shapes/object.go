@@ -19,6 +19,9 @@ type Object struct {
 
 // Open parses the object in a member called name.
 func Open(name string, raw []byte) (*Object, bool) {
+	if !rawjson.Begins(raw, '{') {
+		return nil, false
+	}
 	members, err := rawjson.Object(raw)
 	if err != nil {
 		return nil, false
@@ -32,11 +35,10 @@ func NewObject(name string, members rawjson.Members) *Object {
 
 // Several returns the values of a list, or the single value.
 func Several(raw json.RawMessage) []json.RawMessage {
-	list, err := rawjson.Array(raw)
-	if err != nil {
-		return []json.RawMessage{raw}
+	if list, ok := listOf(raw); ok {
+		return list
 	}
-	return list
+	return []json.RawMessage{raw}
 }
 
 // All reports whether a list has only objects that satisfy is.
@@ -79,18 +81,12 @@ func (o *Object) Peek(name string) json.RawMessage {
 
 // Word returns a text without taking it, or "".
 func (o *Object) Word(name string) string {
-	text, err := rawjson.String(o.Peek(name))
-	if err != nil {
-		return ""
-	}
+	text, _ := textOf(o.Peek(name))
 	return text
 }
 
 // Elements returns a list without taking it, or false.
-func (o *Object) Elements(name string) ([]json.RawMessage, bool) {
-	list, err := rawjson.Array(o.Peek(name))
-	return list, err == nil
-}
+func (o *Object) Elements(name string) ([]json.RawMessage, bool) { return listOf(o.Peek(name)) }
 
 // Take takes and returns the first of several members that exists, nil if none does.
 func (o *Object) Take(names ...string) json.RawMessage {
@@ -106,7 +102,7 @@ func (o *Object) Take(names ...string) json.RawMessage {
 // Text takes the first of several members that is a text, or "".
 func (o *Object) Text(names ...string) string {
 	for _, name := range names {
-		if text, err := rawjson.String(o.Peek(name)); err == nil {
+		if text, ok := textOf(o.Peek(name)); ok {
 			o.Take(name)
 			return text
 		}
@@ -165,7 +161,11 @@ func (o *Object) IsTrue(names ...string) bool {
 
 // IsObject reports whether a member is an object.
 func (o *Object) IsObject(name string) bool {
-	_, err := rawjson.Object(o.Peek(name))
+	raw := o.Peek(name)
+	if !rawjson.Begins(raw, '{') {
+		return false
+	}
+	_, err := rawjson.Object(raw)
 	return err == nil
 }
 
@@ -184,10 +184,28 @@ func (o *Object) Count(names ...string) int64 {
 
 // TextOf returns a value for people: a text unquoted, other values as JSON, "" for nil.
 func TextOf(raw []byte) string {
-	if text, err := rawjson.String(raw); err == nil {
+	if text, ok := textOf(raw); ok {
 		return text
 	}
 	return Compact(raw)
+}
+
+// textOf returns a value that is a text.
+func textOf(raw []byte) (string, bool) {
+	if !rawjson.Begins(raw, '"') {
+		return "", false
+	}
+	text, err := rawjson.String(raw)
+	return text, err == nil
+}
+
+// listOf returns the elements of a value that is a list.
+func listOf(raw []byte) ([]json.RawMessage, bool) {
+	if !rawjson.Begins(raw, '[') {
+		return nil, false
+	}
+	list, err := rawjson.Array(raw)
+	return list, err == nil
 }
 
 // Compact returns a value without white space.

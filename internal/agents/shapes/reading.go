@@ -3,8 +3,6 @@ package shapes
 import (
 	"encoding/json"
 	"strings"
-
-	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // A Reading is a turn while it is read.
@@ -113,8 +111,8 @@ func (r *Reading) heard() heard {
 func (r *Reading) Result(p Part, raw json.RawMessage) {
 	p.Kind = Result
 	raw = r.unwrap(&p, raw)
-	list, err := rawjson.Array(raw)
-	if err != nil || !areBlocks(list) || r.depth == maxDepth {
+	list, ok := listOf(raw)
+	if !ok || !areBlocks(list) || r.depth == maxDepth {
 		p.Text += TextOf(raw)
 		r.Add(p)
 		return
