@@ -69,6 +69,15 @@ each step. Then the time from the acknowledgement of an item until tally queue w
 started a process for it, also while a thousand other sessions get a turn a second. -o json
 includes the time of each step.
 
+--views measures tally append instead, as processes use it: 512 events in flight, in a store
+with all its views; beside it rows of SQLite with the same unique keys and a full-text index,
+512 in each durable transaction. --sessions sets the numbers of sessions, --each the events
+of each, --order the order of the sessions: in turn, one after the other, or at random. The
+ids of the events are random, or with --ids named a session and a number. Each number runs in a process of its own. The CPU of
+an event counts all work until the views have caught up. Then follow the lag of each view at
+the last acknowledgement, and the CPU of the minute after it. --cpu adds a profile: the CPU
+of an event by its owner, such as a view or the server.
+
 --redis adds a stream and a list of a Redis server, with appendfsync always and everysec. The
 server's settings are restored. An append-only file that the run created stays. --postgres,
 or PGHOST in the environment, adds a PostgreSQL server that commits each row; its tables are
@@ -77,7 +86,7 @@ end.
 
 The ratios compare figures of one run. Use medians of several runs on an idle machine.`,
 		Example: cmdutil.Examples("tally-bench", "tally-bench --seconds 60 -o json", "tally-bench --dir /srv --producers 1,16", "tally-bench --documents --producers 1,16,64",
-			"tally-bench --queue --producers 1,16,64 --redis redis://127.0.0.1:6379"),
+			"tally-bench --views --sessions 50,100000 --cpu", "tally-bench --queue --producers 1,16,64 --redis redis://127.0.0.1:6379"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
 	}
 	cmd.Flags().IntVar(&b.seconds, "seconds", 20, "approximate duration of the run")
@@ -87,7 +96,14 @@ The ratios compare figures of one run. Use medians of several runs on an idle ma
 	cmd.Flags().BoolVar(&b.queue, "queue", false, "measure work queues instead of turns")
 	cmd.Flags().StringVar(&b.redis, "redis", "", "URL of a Redis server on the same disk, to compare queues with; its settings are changed meanwhile")
 	cmd.Flags().StringVar(&b.postgres, "postgres", "", "URL of a PostgreSQL server on the same disk, to compare with")
-	cmd.AddCommand(worker(a))
+	cmd.Flags().BoolVar(&b.views, "views", false, "measure tally append with all views, and many sessions")
+	cmd.Flags().IntSliceVar(&b.many.sizes, "sessions", []int{50, 100_000, 1_000_000}, "numbers of sessions, with --views")
+	cmd.Flags().IntVar(&b.many.Each, "each", 0, "events of a session, with --views (default 100,000 events in all, at least 2 a session)")
+	cmd.Flags().StringVar(&b.many.Order, "order", inTurn, "order of the sessions, with --views: turn, seq or random")
+	cmd.Flags().StringVar(&b.many.IDs, "ids", freshIDs, "ids of the events, with --views: fresh or named")
+	cmd.Flags().DurationVar(&b.many.rest, "rest", time.Minute, "with --views, how long to measure the CPU after the last acknowledgement")
+	cmd.Flags().BoolVar(&b.many.split, "cpu", false, "with --views, split the CPU of an event by owner")
+	cmd.AddCommand(worker(a), sessionCommand(a))
 	return cmd
 }
 
@@ -108,14 +124,16 @@ type bencher struct {
 	redis     string
 	documents bool
 	queue     bool
+	views     bool
+	many      sessionBench
 }
 
 func (b *bencher) run(ctx context.Context) (err error) {
 	if b.seconds < 1 || slices.ContainsFunc(b.producers, func(n int) bool { return n < 1 || n > 4096 }) || len(b.producers) == 0 {
 		return cli.Usagef("want --seconds of at least 1, and --producers from 1 to 4096")
 	}
-	if b.documents && b.queue {
-		return cli.Usagef("use either --documents or --queue, not both")
+	if b.documents && b.queue || b.views && (b.documents || b.queue) {
+		return cli.Usagef("use one of --documents, --queue and --views")
 	}
 	if b.redis != "" && !b.queue {
 		return cli.Usagef("--redis needs --queue")
@@ -123,12 +141,18 @@ func (b *bencher) run(ctx context.Context) (err error) {
 	if err := redis.CheckURL(b.redis); b.redis != "" && err != nil {
 		return cli.Usagef("--redis: %w", err)
 	}
+	if err := b.many.check(); err != nil {
+		return err
+	}
 	cmdutil.CollectLess() // as serve does
 	dir, err := os.MkdirTemp(b.dir, ".tally-bench-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if b.views {
+		return b.runSessions(ctx, dir)
+	}
 	doc := benched{Directory: b.dir, FileSystem: fileSystem(dir), TurnBytes: benchTurn, Ratios: make(map[string]float64)}
 	steps := b.steps(dir)
 	switch {
@@ -231,11 +255,15 @@ func (b *bencher) table(d benched) error {
 	for _, m := range d.Results {
 		rates.Rows = append(rates.Rows, []string{m.What, strconv.Itoa(m.Producers), fmt.Sprintf("%.0f", m.PerSecond), micros(m.P50), micros(m.P99), micros(m.P999)})
 	}
-	ratios := render.Table{Head: []string{"RATIO", "OF"}, Right: []int{0}, Cut: []int{1}}
-	for _, name := range slices.Sorted(maps.Keys(d.Ratios)) {
-		ratios.Rows = append(ratios.Rows, []string{fmt.Sprintf("%.2f", d.Ratios[name]), name})
+	return errors.Join(b.app.Say("%s, %s, turns of %d bytes\n", d.Directory, d.FileSystem, d.TurnBytes), b.app.Table(rates), b.app.Say(""), b.app.Table(ratioTable(d.Ratios)))
+}
+
+func ratioTable(ratios map[string]float64) render.Table {
+	t := render.Table{Head: []string{"RATIO", "OF"}, Right: []int{0}, Cut: []int{1}}
+	for _, name := range slices.Sorted(maps.Keys(ratios)) {
+		t.Rows = append(t.Rows, []string{fmt.Sprintf("%.2f", ratios[name]), name})
 	}
-	return errors.Join(b.app.Say("%s, %s, turns of %d bytes\n", d.Directory, d.FileSystem, d.TurnBytes), b.app.Table(rates), b.app.Say(""), b.app.Table(ratios))
+	return t
 }
 
 func micros(n int64) string { return (time.Duration(n) * time.Microsecond).String() }

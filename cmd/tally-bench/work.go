@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -159,11 +160,7 @@ func startWork(ctx context.Context, store string) (*working, error) {
 	w.cmd.Dir = store // a folder without a project's file
 	w.cmd.Cancel = func() error { return w.cmd.Process.Signal(os.Interrupt) }
 	w.cmd.WaitDelay = 10 * time.Second
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "TALLY_") && !strings.HasPrefix(v, "NATS_") {
-			w.cmd.Env = append(w.cmd.Env, v)
-		}
-	}
+	w.cmd.Env = plainEnvironment()
 	for _, pipe := range []struct {
 		to *(*bufio.Reader)
 		of func() (io.ReadCloser, error)
@@ -180,6 +177,11 @@ func startWork(ctx context.Context, store string) (*working, error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// plainEnvironment returns the environment without the settings of tally and its servers.
+func plainEnvironment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TALLY_") || strings.HasPrefix(v, "NATS_") })
 }
 
 // start adds an item, and returns the time until its process started. It waits until the item is done.
