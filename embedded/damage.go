@@ -209,8 +209,8 @@ func (b *examined) vouches() bool {
 	return len(b.records) > 0 || slices.ContainsFunc(b.gaps, func(g natsfile.Gap) bool { return g.Taken })
 }
 
-// between finds the records that are missing between an intact block, whose last offset is last, and the next block. A
-// server discards the end of a damaged block and does not report it at later starts.
+// between finds the records that are missing between a block that ends with an intact record, at last, and the next
+// block. A server discards the end of a damaged block and does not report it at later starts.
 func (x *examination) between(b *examined, last events.Offset) error {
 	if b.next == 0 || last == 0 {
 		return nil
@@ -271,7 +271,13 @@ func (b *examined) behind(gap natsfile.Gap) (at events.Offset, known bool) {
 // them as lost. It reports whether the server will read the stream again, if the block is the stream's last.
 func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 	if n := len(b.records); n > 0 {
-		x.seen = max(x.seen, events.Offset(b.records[n-1].Seq))
+		last := b.records[n-1]
+		x.seen = max(x.seen, events.Offset(last.Seq))
+		if last.End == len(b.data) { // otherwise the damage at the end of the block reaches to the next one
+			if err := x.between(b, events.Offset(last.Seq)); err != nil {
+				return false, err
+			}
+		}
 	}
 	if len(b.gaps) > 0 {
 		if err := x.mend(b); err != nil {
