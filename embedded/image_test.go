@@ -229,7 +229,11 @@ func TestImageOfADamagedStore(t *testing.T) {
 			whole.check(t, s, "the original")
 			mustClose(t, s)
 			met := mustImage(t, whole.dir, func() (events.Offset, error) { return s.Log().Durable(t.Context()) })
-			for what, im := range map[string]storedir.Image{"met": met, "not met": unmet} {
+			images := map[string]storedir.Image{"met": met, "not met": unmet}
+			if last {
+				images["met, up to the record before"] = mustImage(t, whole.dir, func() (events.Offset, error) { return events.Offset(lost - 1), nil })
+			}
+			for what, im := range images {
 				s := mustStart(t, smallSegments(writeImage(t, im)))
 				if damaged := whole.check(t, s, what); len(damaged) != 1 || !damaged[events.Offset(lost)] {
 					t.Errorf("%s: got lost records %v, want %d", what, damaged, lost)
