@@ -4,6 +4,7 @@ package embedded
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -57,6 +58,14 @@ func (f *fakeBlocks) sync(file *os.File) error {
 	return nil
 }
 
+// syncAll is the sync of the whole file system. The server writes before and after it.
+func (f *fakeBlocks) syncAll(string) error {
+	f.act()
+	maps.Copy(f.synced, f.sizes)
+	f.act()
+	return nil
+}
+
 // A sync covers all records that were written before it began, even if the server begins new blocks meanwhile.
 func TestBlockSyncCoversWhatWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -65,13 +74,16 @@ func TestBlockSyncCoversWhatWasWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer os.RemoveAll(dir)
-		b := newBlockSync(dir, syncTree)
-		b.stream = "TALLY_1"
-		if err := os.MkdirAll(b.msgs(), 0o700); err != nil {
+		msgs := natsfile.Messages(dir, "TALLY_1")
+		if err := os.MkdirAll(msgs, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		// The first block of a stream need not be block 1.
-		f := &fakeBlocks{t: t, n: rapid.IntRange(0, 2).Draw(t, "before the first"), dir: b.msgs(), sizes: make(map[int]int64), synced: make(map[int]int64)}
+		f := &fakeBlocks{t: t, n: rapid.IntRange(0, 2).Draw(t, "before the first"), dir: msgs, sizes: make(map[int]int64), synced: make(map[int]int64)}
+		b := newBlockSync(dir, f.syncAll)
+		if rapid.Bool().Draw(t, "the stream is known") {
+			b.stream = "TALLY_1"
+		}
 		b.fdatasync = f.sync
 		defer b.close()
 		for range rapid.IntRange(1, 6).Draw(t, "syncs") {

@@ -142,3 +142,56 @@ func TestBounds(t *testing.T) {
 		}
 	}
 }
+
+// Each rejected connection is counted in the log once, at the latest when the counts are closed, in at most one line a
+// minute.
+func TestRejectionsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		r := newRejections("dir", slog.New(slog.NewTextHandler(&said, nil)))
+		want := 0
+		for _, pause := range []time.Duration{0, 0, time.Second, 90 * time.Second, 0, 10 * time.Minute, 30 * time.Second, 30 * time.Second, 5 * time.Second} {
+			time.Sleep(pause)
+			r.count("login")
+			want++
+		}
+		time.Sleep(rejectionInterval)
+		synctest.Wait()
+		logged := 0
+		for line := range strings.Lines(said.String()) {
+			var n int
+			_, count, _ := strings.Cut(line, "login=")
+			if _, err := fmt.Sscan(count, &n); err != nil {
+				t.Fatal(err)
+			}
+			logged += n
+		}
+		if logged != want {
+			t.Errorf("got %d of %d before the close: %s", logged, want, said.String())
+		}
+		r.count("login")
+		want++
+		if err := r.close(); err != nil {
+			t.Fatal(err)
+		}
+		got, before := 0, time.Time{}
+		for line := range strings.Lines(said.String()) {
+			var at string
+			var n int
+			if _, err := fmt.Sscanf(line, "time=%s level=WARN msg=\"connections were rejected\" dir=dir login=%d\n", &at, &n); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			when, err := time.Parse(time.RFC3339, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if isLast := got+n == want; when.Sub(before) < rejectionInterval && !isLast {
+				t.Errorf("%s: less than a minute after the line before", line)
+			}
+			got, before = got+n, when
+		}
+		if got != want {
+			t.Errorf("%d of %d rejections were logged: %s", got, want, said.String())
+		}
+	})
+}
