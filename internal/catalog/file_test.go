@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -240,5 +241,40 @@ func TestPowerCutInNewFile(t *testing.T) {
 			must(t, again.Close())
 			mustHaveTurns(t, cut, 3)
 		}
+	}
+}
+
+// A view that lacks records says so until it is built from another log.
+func TestLacksUntilReset(t *testing.T) {
+	for _, v := range Views(openingOf, textOf) {
+		t.Run(v.Name, func(t *testing.T) {
+			dir := t.TempDir()
+			e := v.New(dir, nullLogger)
+			lacks := func(want bool) {
+				t.Helper()
+				s, err := StandingOf(t.Context(), dir, v.Name)
+				must(t, err)
+				if s.Lacks != want {
+					t.Errorf("got lacks %v, want %v", s.Lacks, want)
+				}
+			}
+			begin := func() {
+				t.Helper()
+				_, _, err := e.Begin(t.Context())
+				must(t, err)
+			}
+			begin()
+			lacks(false)
+			must(t, e.(interface{ Lacks(context.Context) error }).Lacks(t.Context()))
+			must(t, e.Close())
+			lacks(true)
+			begin()
+			must(t, e.Commit(t.Context(), projector.Cursor{Offset: 1, EventID: "event-1"}))
+			lacks(true)
+			must(t, e.Reset(t.Context()))
+			lacks(false)
+			must(t, e.Close())
+			lacks(false)
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -115,6 +116,55 @@ func TestWorkIsAFold(t *testing.T) {
 		defer wild.Close()
 		for _, table := range workForm.tables {
 			diff, err := difference(t.Context(), wild.conn, whole.conn, table, current, current)
+			must(t, err)
+			if diff != "" {
+				t.Fatal(diff)
+			}
+		}
+	})
+}
+
+// A change of a queue's settings concerns items whose rows are stored, and items that changed since.
+func TestSettingsMeetAttempts(t *testing.T) {
+	testkit.NotUnderRace(t)
+	rapid.Check(t, func(t *rapid.T) {
+		g := &workDrawer{t: t, rand: chance(t, "history"), clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), claims: make(map[string][]events.Offset)}
+		g.session("queue/q", events.KindQueue)
+		turns := &events.TurnAppended{}
+		for _, id := range []string{"1", "2"} {
+			turns.Entries = append(turns.Entries, events.Entry{Thread: events.MainThread, Turn: events.Raw(`{}`), Meta: fmt.Appendf(nil, `{"id":%q}`, id)})
+		}
+		g.add("queue/q", turns)
+		for range 4 + g.n(8) {
+			item := g.of("1", "2")
+			session, ref, until := projector.ItemSession("q", item), events.RunRef{Kind: events.KindItem, ID: item}, int64(0)
+			switch g.n(4) {
+			case 0, 1:
+				g.add(session, &events.RunStarted{Run: ref, Worker: "w", LeaseUntil: g.clock.Add(time.Hour).UnixMilli()})
+				g.claims[session] = append(g.claims[session], g.at)
+			case 2:
+				g.add(session, &events.RunProgressed{Run: ref, Kind: projector.ItemFailed, LeaseUntil: &until, Fence: g.fence(session)})
+			case 3:
+				g.set("queue/q", "settings", g.of(`{"maxAttempts":1}`, `{"maxAttempts":2}`, `null`))
+			default:
+				g.add(session, &events.RunFinished{Run: ref, Outcome: "completed", Result: events.Raw(`1`), Fence: g.fence(session)})
+			}
+		}
+		dir := temporary(t)
+		whole := foldWork(t, filepath.Join(dir, "whole.db"), g.records, nil)
+		defer whole.Close()
+		split := newWork(filepath.Join(dir, "split.db"), current, nullLogger)
+		defer split.Close()
+		_, _, err := split.Begin(t.Context())
+		must(t, err)
+		for i, rec := range g.records {
+			must(t, split.Apply(t.Context(), projector.Decode(rec)))
+			if i == len(g.records)-1 || g.n(2) == 0 {
+				must(t, split.Commit(t.Context(), projector.Cursor{Offset: rec.Offset, EventID: rec.ID, Recorded: rec.Recorded}))
+			}
+		}
+		for _, table := range workForm.tables {
+			diff, err := difference(t.Context(), split.conn, whole.conn, table, current, current)
 			must(t, err)
 			if diff != "" {
 				t.Fatal(diff)
