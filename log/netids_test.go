@@ -150,6 +150,36 @@ func TestDecidedBeforeASegment(t *testing.T) {
 			})
 		}
 	}
+	t.Run("net I2 a publication stays as its caller made it", func(t *testing.T) {
+		nc := mustDial(t, s)
+		b, err := log.NewJetStream(t.Context(), nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub := events.Session("", "kept")
+		out := func(id string) []log.Outgoing {
+			e := note(id, "x")
+			e.Subject = sub
+			e.Time = time.Unix(1, 0)
+			return []log.Outgoing{{ID: e.MsgID(), Header: events.AppendHeader(nil, e), Data: e.Data}}
+		}
+		first, err := b.Publish(t.Context(), log.Publication{Writes: []log.Write{{Subject: sub.NATS(), Messages: out("1")}}})
+		if err == nil {
+			err = log.Roll(t.Context(), b)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := log.Publication{Writes: []log.Write{{Subject: sub.NATS(), Messages: out("2"), Expect: log.Exactly{Set: true, At: first.Last}}}}
+		for _, want := range []error{nil, log.ErrConflict} {
+			if _, err := b.Publish(t.Context(), p); !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+			if got := p.Writes[0].Expect; got != (log.Exactly{Set: true, At: first.Last}) {
+				t.Errorf("the expectation became %+v", got)
+			}
+		}
+	})
 	t.Run("net I2 a list counts the records of a subject in all segments", func(t *testing.T) {
 		l, streams := foreign(t, s, func(string) {})
 		sub := events.Document("", "counted", "a")
