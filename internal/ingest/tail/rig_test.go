@@ -12,6 +12,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"go.uber.org/goleak"
+	"pgregory.net/rapid"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -309,4 +310,14 @@ func text(name string, n int) string {
 		fmt.Fprintf(&b, "{\"file\":%q,\"line\":%d}\n", name, i)
 	}
 	return b.String()
+}
+
+// drawnRig returns a rig for a drawn program, and removes its files at the end.
+func drawnRig(t *testing.T, rt *rapid.T, opts func(*Options)) (r *rig, end func()) {
+	base, err := os.MkdirTemp("", "tail")
+	must(t, err)
+	r = &rig{t: fataler{t, rt}, dir: filepath.Join(base, "followed"), state: filepath.Join(base, "state"), now: time.Now(), opts: opts,
+		docs: make(map[string]*doc), was: make(map[*Batch][]byte)}
+	must(t, os.Mkdir(r.dir, 0o700))
+	return r, func() { r.kill(); os.RemoveAll(base) }
 }
