@@ -63,7 +63,10 @@ var allKinds = oldStore{
 var sayBefore = flag.Bool("before", false, "write what this build says of the stores of before: only for a new store")
 
 // A store of an earlier version opens, folds and exports as it did then.
-func TestStoreOfBefore(t *testing.T) { before.check(t) }
+func TestStoreOfBefore(t *testing.T) {
+	testkit.OnlyFull(t, "TestStoreOfAllKinds opens a store of an earlier version too")
+	before.check(t)
+}
 
 // A store with every kind of record opens, folds and exports as it did then.
 func TestStoreOfAllKinds(t *testing.T) { allKinds.check(t) }

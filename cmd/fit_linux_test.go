@@ -54,7 +54,7 @@ func TestFitsTheTerminal(t *testing.T) {
 		"undo":           {line: "undo " + chat + " --dry-run"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			testkit.Sample(t, 3)
+			testkit.Sample(t, 6)
 			args := func(place int) []string {
 				return strings.Fields(strings.ReplaceAll(c.line, "PLACE", fmt.Sprint(place)))
 			}

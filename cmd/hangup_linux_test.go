@@ -34,7 +34,10 @@ func TestHangup(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*within)
 	defer cancel()
 	t.Run("B-08 long commands end", func(t *testing.T) {
-		for _, args := range endures {
+		for i, args := range endures {
+			if i%3 > 0 && !testkit.Full() {
+				continue // the default tier tries every third command
+			}
 			term, _ := signalled(t, ctx, args, syscall.SIGTERM)
 			hup, said := signalled(t, ctx, args, syscall.SIGHUP)
 			if term == 143 {

@@ -47,7 +47,7 @@ func input(sessions, each int) (text string, order map[string][]string) {
 func TestKillAppend(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	kills, each := 8, 1000
+	kills, each := testkit.Times(8), 1000
 	if testkit.Soak() {
 		kills, each = 500, 2000
 	}

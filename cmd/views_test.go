@@ -155,7 +155,7 @@ func TestKillRebuild(t *testing.T) {
 // Two processes keep the views beside one server: one works, the other waits. If the working process is killed, again
 // and again, the other takes over within seconds.
 func TestTwoProjectors(t *testing.T) {
-	kills := 3
+	kills := testkit.Times(3)
 	if testkit.Soak() {
 		kills = 20
 	}
