@@ -19,8 +19,11 @@ func NewJetStream(ctx context.Context, nc *nats.Conn) (Backend, error) {
 // MisplaceIDs makes the index of a subject return one record for every id, as if all ids had the same hash.
 func (l *Log) MisplaceIDs(sub events.Subject, at events.Offset) {
 	ids := l.ids.of(sub)
-	for h := range ids.offsets {
-		ids.offsets[h] = at
+	for i := range ids.offsets.few {
+		ids.offsets.few[i].at = at
+	}
+	for h := range ids.offsets.many {
+		ids.offsets.many[h] = at
 	}
 }
 

@@ -1,32 +1,31 @@
 package log
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
+	"unique"
 
 	"github.com/tallylog/tally/events"
 )
 
-// maxIndexedIDs bounds the ids kept over all subjects; about 20 bytes each.
-const maxIndexedIDs = 1 << 20
+// maxIndexed bounds the memory of all subjects' ids, in bytes.
+const maxIndexed = 16 << 20
 
 // idIndex keeps, for the subjects appended to last, a hash of each identity and
 // its offset.
 type idIndex struct {
 	seed maphash.Seed
-	max  int
+	max  int // bytes
 
-	mu       sync.Mutex // guards the fields below
-	subjects map[events.Subject]*list.Element
-	recent   *list.List // of *subjectIDs, newest first
-	total    int        // number of ids of all of them
+	mu       sync.Mutex             // guards the fields below, and the links of the subjects
+	subjects map[uint64]*subjectIDs // by the hash of the subject
+	ends     subjectIDs             // closes the ring of subjects: older is the most recently used, newer the oldest
+	total    int                    // bytes of all of them
 }
 
 // subjectIDs holds the identities of one subject up to an offset. Only the append whose turn it is uses it.
@@ -35,11 +34,57 @@ type subjectIDs struct {
 	from    events.Offset // offsets starts behind this one; below it, the backend's own index is asked
 	upto    events.Offset // the subject's last offset, when it was read
 	whole   bool          // the subject was read
-	offsets map[uint64]events.Offset
+	offsets idSet
 	types   []newestOfType // the newest event of each type behind from and forgot
 	forgot  events.Offset  // types starts behind this offset: there were too many
 
-	counted int // size of offsets that the index has counted; guarded by the index's mu
+	counted      int // bytes that the index has counted
+	newer, older *subjectIDs
+}
+
+// idSet maps hashes of identities to offsets. Most subjects have few, and need no map.
+type idSet struct {
+	few  [4]indexedID
+	n    int
+	many map[uint64]events.Offset // every id, if there are more than few holds; nil: few has the first n
+}
+
+type indexedID struct {
+	hash uint64
+	at   events.Offset
+}
+
+func (s *idSet) add(hash uint64, at events.Offset) {
+	if s.many == nil {
+		i := slices.IndexFunc(s.few[:s.n], func(id indexedID) bool { return id.hash == hash })
+		switch {
+		case i >= 0:
+			s.few[i].at = at
+			return
+		case s.n < len(s.few):
+			s.few[s.n] = indexedID{hash, at}
+			s.n++
+			return
+		}
+		s.many = make(map[uint64]events.Offset, 2*s.n)
+		for _, id := range s.few {
+			s.many[id.hash] = id.at
+		}
+	}
+	s.many[hash] = at
+}
+
+func (s *idSet) find(hash uint64) (events.Offset, bool) {
+	if s.many != nil {
+		at, there := s.many[hash]
+		return at, there
+	}
+	for _, id := range s.few[:s.n] {
+		if id.hash == hash {
+			return id.at, true
+		}
+	}
+	return 0, false
 }
 
 // newestOfType is a type and the offset of its newest event.
@@ -53,7 +98,7 @@ const maxTypes = 64
 
 // note adds an event that is behind all noted ones.
 func (ids *subjectIDs) note(hash uint64, typ string, at events.Offset) {
-	ids.offsets[hash] = at
+	ids.offsets.add(hash, at)
 	for i := range ids.types {
 		if ids.types[i].typ == typ {
 			ids.types[i].at = at
@@ -64,7 +109,7 @@ func (ids *subjectIDs) note(hash uint64, typ string, at events.Offset) {
 		ids.types, ids.forgot = ids.types[:0], at
 		return
 	}
-	ids.types = append(ids.types, newestOfType{strings.Clone(typ), at})
+	ids.types = append(ids.types, newestOfType{unique.Make(typ).Value(), at})
 }
 
 // knows reports whether all types that came since an offset are known.
@@ -75,11 +120,18 @@ func (ids *subjectIDs) clash(expect Expect) bool {
 	return slices.ContainsFunc(ids.types, func(t newestOfType) bool { return t.at > expect.at && expect.concerns(t.typ) })
 }
 
-// subjectCost is the memory of a subject without its ids, counted in ids.
-const subjectCost = 32
+// Approximate memory, in bytes, of a subject with few ids, and of an id in a map.
+const (
+	subjectCost = 288
+	idCost      = 36
+)
 
-func newIDIndex(ids int) *idIndex {
-	return &idIndex{seed: maphash.MakeSeed(), max: ids, subjects: make(map[events.Subject]*list.Element), recent: list.New()}
+func (ids *subjectIDs) cost() int { return subjectCost + idCost*len(ids.offsets.many) }
+
+func newIDIndex(bytes int) *idIndex {
+	x := &idIndex{seed: maphash.MakeSeed(), max: bytes}
+	x.forget()
+	return x
 }
 
 func (x *idIndex) hash(e events.Event) uint64 {
@@ -91,28 +143,38 @@ func (x *idIndex) hash(e events.Event) uint64 {
 	return h.Sum64()
 }
 
+func (x *idIndex) key(sub events.Subject) uint64 { return maphash.Comparable(x.seed, sub) }
+
 // known returns the ids of a subject, nil if none are kept.
 func (x *idIndex) known(sub events.Subject) *subjectIDs {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	el, ok := x.subjects[sub]
-	if !ok {
+	ids := x.subjects[x.key(sub)]
+	if ids == nil || ids.sub != sub {
 		return nil
 	}
-	x.recent.MoveToFront(el)
-	return el.Value.(*subjectIDs)
+	ids.unlink()
+	x.link(ids)
+	return ids
 }
 
 // of returns the ids of a subject, and starts empty ones if none are kept.
 func (x *idIndex) of(sub events.Subject) *subjectIDs {
+	if ids := x.known(sub); ids != nil {
+		return ids
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if el, ok := x.subjects[sub]; ok {
-		x.recent.MoveToFront(el)
-		return el.Value.(*subjectIDs)
+	key := x.key(sub)
+	if ids := x.subjects[key]; ids != nil {
+		if ids.sub == sub {
+			return ids
+		}
+		x.drop(ids) // two subjects with one hash
 	}
-	ids := &subjectIDs{sub: sub, offsets: make(map[uint64]events.Offset)}
-	x.subjects[sub] = x.recent.PushFront(ids)
+	ids := &subjectIDs{sub: sub, counted: subjectCost}
+	x.subjects[key] = ids
+	x.link(ids)
 	x.total += subjectCost
 	return ids
 }
@@ -121,25 +183,38 @@ func (x *idIndex) of(sub events.Subject) *subjectIDs {
 func (x *idIndex) grew(ids *subjectIDs) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if el, ok := x.subjects[ids.sub]; !ok || el.Value != ids {
+	if x.subjects[x.key(ids.sub)] != ids {
 		return // forgotten meanwhile
 	}
-	x.total += len(ids.offsets) - ids.counted
-	ids.counted = len(ids.offsets)
-	for x.total > x.max && x.recent.Len() > 1 {
-		oldest := x.recent.Remove(x.recent.Back()).(*subjectIDs)
-		delete(x.subjects, oldest.sub)
-		x.total -= oldest.counted + subjectCost
+	x.total += ids.cost() - ids.counted
+	ids.counted = ids.cost()
+	for x.total > x.max && len(x.subjects) > 1 {
+		x.drop(x.ends.newer)
 	}
 }
+
+// drop forgets a subject. The caller holds mu.
+func (x *idIndex) drop(ids *subjectIDs) {
+	ids.unlink()
+	delete(x.subjects, x.key(ids.sub))
+	x.total -= ids.counted
+}
+
+// link adds a subject to the ring as the most recently used. The caller holds mu.
+func (x *idIndex) link(ids *subjectIDs) {
+	ids.newer, ids.older = &x.ends, x.ends.older
+	ids.newer.older, ids.older.newer = ids, ids
+}
+
+// unlink takes a subject out of the ring. The caller holds the index's mu.
+func (ids *subjectIDs) unlink() { ids.newer.older, ids.older.newer = ids.older, ids.newer }
 
 // forget drops all ids, so that the subjects are read again.
 func (x *idIndex) forget() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	clear(x.subjects)
-	x.recent.Init()
-	x.total = 0
+	x.subjects, x.total = make(map[uint64]*subjectIDs), 0
+	x.ends.newer, x.ends.older = &x.ends, &x.ends
 }
 
 // stored notes an append of this Log. If the append expected the offset up to which the subject is known, or nobody
@@ -170,7 +245,7 @@ func (l *Log) lookUp(ctx context.Context, p *appending, found []located) (events
 		return 0, err
 	}
 	for i, e := range p.events {
-		at, hit := ids.offsets[l.ids.hash(e)]
+		at, hit := ids.offsets.find(l.ids.hash(e))
 		if !hit {
 			var err error
 			if found[i], err = l.lookBelow(ctx, e, p.msgs[i].ID, ids.from); err != nil {
@@ -219,7 +294,7 @@ func (l *Log) fill(ctx context.Context, ids *subjectIDs, last events.Offset) err
 			ids.whole = true
 			return nil
 		}
-		clear(ids.offsets) // the record is gone: see Recover
+		ids.offsets = idSet{} // the record is gone: see Recover
 		ids.from, ids.upto, ids.types, ids.forgot = 0, 0, nil, 0
 	case newest > 0 && newest == ids.upto:
 		ids.whole = true
@@ -251,7 +326,7 @@ func (l *Log) remembers(p *appending, s *survey) bool {
 		return false
 	}
 	for _, e := range p.events {
-		if _, hit := ids.offsets[l.ids.hash(e)]; hit {
+		if _, hit := ids.offsets.find(l.ids.hash(e)); hit {
 			return false
 		}
 	}

@@ -119,7 +119,7 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 	l := &Log{
 		backend: b,
 		config:  c.withDefaults(),
-		ids:     newIDIndex(maxIndexedIDs),
+		ids:     newIDIndex(maxIndexed),
 		holes:   holes{known: slices.Clone(c.Host.Holes)},
 		queues:  make(map[events.Subject]queue),
 	}
