@@ -15,10 +15,10 @@ type written struct {
 	messages uint64
 }
 
-// maxWritten bounds its size, in ids; a subject counts as several.
+// maxWritten bounds its size, in ids of 16 bytes; a subject counts as several.
 const (
 	maxWritten     = 1 << 20
-	writtenSubject = 8
+	writtenSubject = 5
 )
 
 func newWritten() *written { return &written{build: segindex.NewBuilder()} }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"os"
 	"slices"
 	"sort"
@@ -60,24 +61,24 @@ func hashOf(s string) hash {
 	return hash(sum[:16])
 }
 
-// Builder collects the content of an index.
+// Builder collects the content of an index, with about 80 bytes for each subject and 20 for each record. It has no
+// pointers to them, so a garbage collection does not scan them.
 type Builder struct {
-	subjects map[string]*Entry
+	subjects map[hash]Entry
 	ids      []hash
 }
 
 // NewBuilder returns an empty Builder.
-func NewBuilder() *Builder { return &Builder{subjects: make(map[string]*Entry)} }
+func NewBuilder() *Builder { return &Builder{subjects: make(map[hash]Entry)} }
 
 // Add adds a record: its subject, the id of its identity, its offset.
 func (b *Builder) Add(subject, id string, at uint64) {
-	e := b.subjects[subject]
-	if e == nil {
-		e = &Entry{First: at}
-		b.subjects[subject] = e
+	h := hashOf(subject)
+	e, there := b.subjects[h]
+	if !there {
+		e.First = at
 	}
-	e.First, e.Last = min(e.First, at), max(e.Last, at)
-	e.Count++
+	b.subjects[h] = Entry{First: min(e.First, at), Last: max(e.Last, at), Count: e.Count + 1}
 	b.ids = append(b.ids, hashOf(id))
 }
 
@@ -86,25 +87,17 @@ func (b *Builder) Subjects() int { return len(b.subjects) }
 
 // Write writes the index to path, atomically.
 func (b *Builder) Write(path string, of Segment) error {
-	type row struct {
-		h hash
-		e *Entry
-	}
-	rows := make([]row, 0, len(b.subjects))
-	for name, e := range b.subjects {
-		rows = append(rows, row{hashOf(name), e})
-	}
-	slices.SortFunc(rows, func(x, y row) int { return bytes.Compare(x.h[:], y.h[:]) })
+	rows := slices.SortedFunc(maps.Keys(b.subjects), func(x, y hash) int { return bytes.Compare(x[:], y[:]) })
 
 	tablePages := (len(rows) + perPage - 1) / perPage
 	filterPages := max(1, (len(b.ids)*bitsPerID+pageData*8-1)/(pageData*8))
 	file := make([]byte, (1+tablePages+filterPages)*pageSize)
 	page := func(n int) []byte { return file[n*pageSize : n*pageSize+pageData] }
 	copy(page(0), head(of, len(rows), filterPages))
-	for i, r := range rows {
-		at := page(1 + i/perPage)[i%perPage*entrySize:]
-		copy(at, r.h[:])
-		for j, v := range [...]uint64{r.e.First, r.e.Last, r.e.Count} {
+	for i, h := range rows {
+		at, e := page(1 + i/perPage)[i%perPage*entrySize:], b.subjects[h]
+		copy(at, h[:])
+		for j, v := range [...]uint64{e.First, e.Last, e.Count} {
 			binary.BigEndian.PutUint64(at[16+8*j:], v)
 		}
 	}
