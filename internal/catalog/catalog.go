@@ -35,7 +35,7 @@ type Catalog struct {
 // memory is the approximate size of the cache of folded sessions. perRecord is the approximate memory that a record
 // adds to the uncommitted changes. Both are in bytes.
 const (
-	memory    = 24 << 20
+	memory    = 8 << 20
 	perRecord = 64
 )
 

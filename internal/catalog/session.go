@@ -295,5 +295,5 @@ func (s *sessionRow) restore(state []byte, blocks [][]byte) error {
 
 // footprint returns the approximate memory of the session, in bytes.
 func (s *sessionRow) footprint() int {
-	return 1024 + len(s.Title) + len(s.Goal) + len(s.Opening) + len(s.Project) + len(s.CWD) + 16*len(s.Live) + s.history.Footprint()
+	return 1216 + len(s.Title) + len(s.Goal) + len(s.Opening) + len(s.Project) + len(s.CWD) + 16*len(s.Live) + s.history.Footprint()
 }
