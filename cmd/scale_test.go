@@ -3,6 +3,7 @@
 package cmd_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -55,6 +56,29 @@ func TestViewsOfLargeStore(t *testing.T) {
 	}))
 	showsTail(t, store)
 	mustVerify(t, command(t.Context(), store, "tally", "verify"))
+}
+
+// Turns of many sessions, in turn, are appended in bounded memory: the process keeps little for each session.
+func TestMemoryOfManySessions(t *testing.T) {
+	testkit.OnlyFull(t, "TestIndexCountsItsMemory and TestCatalogCountsItsMemory bound what a session takes")
+	t.Parallel()
+	const most = 350 << 20
+	sessions := 20_000
+	if testkit.Soak() {
+		sessions = 100_000
+	}
+	var lines bytes.Buffer
+	for i := range 2 * sessions {
+		fmt.Fprintf(&lines, `{"specversion":"1.0","source":"urn:test","type":"tally.turn.appended.v1","subject":"session/s%d","id":"%d","data":{"entries":[{"thread":"main","turn":{"role":"user","content":"%s"}}]}}`+"\n",
+			i%sessions, i, strings.Join(scaleWords, " "))
+	}
+	c := command(t.Context(), filepath.Join(t.TempDir(), "store"), "tally", "append", "-o", "jsonl")
+	c.Stdin = &lines
+	used := peakMemory(t, c)
+	t.Logf("%d sessions: peak memory %d MB", sessions, used>>20)
+	if used > most {
+		t.Errorf("%d sessions: got a peak of %d MB, want at most %d", sessions, used>>20, most>>20)
+	}
 }
 
 // showsTail shows the last turns of the largest session, in a process that attaches to an owner, and those of a small

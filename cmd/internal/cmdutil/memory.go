@@ -14,8 +14,7 @@ const (
 	// included.
 	memoryLimit = 168 << 20
 
-	// memoryRoom is the least room between the live memory and the limit. The room is also at least half of the live
-	// memory.
+	// memoryRoom is the room between twice the live memory and the limit.
 	memoryRoom = 64 << 20
 )
 
@@ -32,7 +31,7 @@ func limitMemory() {
 	afterCollections(func() {
 		metrics.Read(held)
 		live := int64(held[0].Value.Uint64())
-		next := max(memoryLimit, live+max(memoryRoom, live/2))
+		next := max(memoryLimit, 2*live+memoryRoom)
 		if max(next-limit, limit-next) > limit/16 { // setting the limit stops all goroutines for a moment
 			limit = next
 			debug.SetMemoryLimit(limit)

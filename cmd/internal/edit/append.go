@@ -58,6 +58,7 @@ is 3.`,
 		Example: cmdutil.Examples(`echo '{"role":"user","content":"hi"}' | tally append chat-1`,
 			"tally append chat-1 --key today -o jsonl < turns.jsonl", "tally append -o jsonl < cloudevents.jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			cmdutil.CollectLess()
 			if expect != "" {
 				at, err := events.ParseOffset(expect)
 				if err != nil {
