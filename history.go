@@ -75,7 +75,8 @@ func isNothing(list []Change) bool { return len(list) == 0 || list[0].IsPurge() 
 // ReadAt returns a document as of a position: "head" or "" for now, an offset such as "@1234", the n-th revision of its
 // history "#3", "~2" for two revisions before the newest, a time such as "2026-08-22T10:00Z", "-10m" for ten minutes
 // before the newest revision, or "e:" and the beginning of an event's id. A deletion counts as a revision. If it is the
-// newest one at the position, the error is ErrNotFound.
+// newest one at the position, the error is ErrNotFound. If a lost record may be the revision there, the error is
+// *events.DamageError.
 func (d *Documents) ReadAt(ctx context.Context, kind, id, position string) (*Document, error) {
 	p, err := projector.ParsePosition(position)
 	if err != nil {
@@ -92,13 +93,23 @@ func (d *Documents) ReadAt(ctx context.Context, kind, id, position string) (*Doc
 	if projector.Tolerate(err) != nil || err != nil && !p.IsOffset() { // if one is missing, the numbers of the others are unknown
 		return nil, projector.Refuse(err)
 	}
+	hole, _ := errors.AsType[*projector.HoleError](err)
+	if hole != nil { // a lost record may be the revision there
+		for _, at := range hole.Damaged {
+			list = append(list, Change{sub, projector.Revision{Offset: at}, d.st})
+		}
+		slices.SortFunc(list, func(a, b Change) int { return cmp.Compare(a.Offset, b.Offset) })
+	}
 	revisions := make([]projector.Revision, len(list))
 	for i, c := range list {
 		revisions[i] = c.Revision
 	}
 	n, missing := p.Revision(sub, revisions)
 	if missing != nil {
-		return nil, cmp.Or(err, missing)
+		return nil, missing
+	}
+	if hole != nil && slices.Contains(hole.Damaged, list[n].Offset) {
+		return nil, &events.DamageError{Offset: list[n].Offset}
 	}
 	return list[n].Read(ctx)
 }
