@@ -163,6 +163,19 @@ var docCalls = map[string]docCall{
 			return errors.Join(tx.Save(ctx, "doc", "a", text("left "+string(a.Data))), tx.Save(ctx, "doc", "b", text("right "+string(a.Data))))
 		})
 	},
+	"txRefuses": func(ctx context.Context, st *tally.Store, _ events.Offset) error { // with an error that rests on both
+		return st.Documents().Tx(ctx, func(tx *tally.Tx) error {
+			a, err := tx.Read(ctx, "doc", "a")
+			if err != nil {
+				return err
+			}
+			b, err := tx.Read(ctx, "doc", "b")
+			if err != nil {
+				return err
+			}
+			return fmt.Errorf("%s and %s", a.Data, b.Data)
+		})
+	},
 	"again": func(ctx context.Context, st *tally.Store, _ events.Offset) error {
 		return byRef(ctx, st, "a", "large content")
 	},
