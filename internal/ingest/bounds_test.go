@@ -1,0 +1,39 @@
+package ingest
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tallylog/tally/events"
+)
+
+// Silence is delivered at exactly the end of its time.
+func TestSilenceOnTime(t *testing.T) {
+	t.Run("net G4 a file is silent from exactly the end of the time on", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, t.TempDir(), ofClaude)
+			full := r.open()
+			defer full.Close()
+			_, stop := r.following(&refusing{Log: full})
+			r.grow("-p/s.jsonl", promptsIn("/pier", 0, 1)+answer)
+			time.Sleep(10 * time.Minute)
+			must(t, stop())
+			var last events.Record
+			quiet := 0
+			for _, rec := range r.records() {
+				if strings.Contains(rec.ID, quietly) {
+					if quiet++; !rec.Recorded.Equal(last.Recorded.Add(time.Minute)) {
+						t.Errorf("the silence was delivered %v after the last line", rec.Recorded.Sub(last.Recorded))
+					}
+				} else {
+					last = rec
+				}
+			}
+			if quiet == 0 {
+				t.Error("no silence was delivered")
+			}
+		})
+	})
+}
