@@ -326,8 +326,8 @@ func (in *Ingester) resume(t tail.File, head func() []byte) (tail.Position, bool
 	}
 	defer in.give(s, nil)
 	f := s.files[is.Stem]
-	if f == nil || len(f.lines) == 0 || in.isRenamed(t, f) || in.isElsewhere(is, keyOf(t), f) {
-		return tail.Position{}, false
+	if f == nil || len(f.lines) == 0 || f.called != escapeName(is.Name) || in.isElsewhere(is, keyOf(t), f) {
+		return tail.Position{}, false // all of a file with a new name is read: it may have changed, and its lines may name the folder
 	}
 	last := f.lines[len(f.lines)-1]
 	switch {

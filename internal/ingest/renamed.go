@@ -94,13 +94,6 @@ func (in *Ingester) movedFrom(f tail.File, is agents.File, ids []string) string 
 	return is.Session
 }
 
-// isRenamed reports whether a file has another name than in the log, in a renamed folder. Then all of it is read,
-// because its lines may name the folder.
-func (in *Ingester) isRenamed(t tail.File, f *fileState) bool {
-	_, ok := agents.As[agents.Lasting](in.sources[t.Root].Agent)
-	return ok && in.o.Sessions != nil && f.called != escapeName(t.Rel)
-}
-
 // isGone reports whether a folder of sessions has no file of this name.
 func (in *Ingester) isGone(root, name string) bool {
 	_, err := os.Lstat(filepath.Join(in.sources[root].Root, filepath.FromSlash(name)))
