@@ -292,7 +292,7 @@ func TestTreeOfTwoStores(t *testing.T) {
 		err := n.put(second, "a", "second")
 		held, ok := errors.AsType[*keeper.HeldError](err)
 		if _, told := errors.AsType[*tally.TreeError](err); !told || !ok || held.Store != n.dir || held.Place != n.folder {
-			t.Errorf("%s: got %v", why, err)
+			t.Fatalf("%s: got %v", why, err)
 		}
 		n.shows("a", "first")
 		if _, err := os.Stat(held.File); err != nil {
@@ -308,15 +308,25 @@ func TestTreeOfTwoStores(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("the first one is closed")
+	if err := errors.Join(os.Rename(n.dir, n.dir+".away"), os.Symlink(n.dir, n.dir)); err != nil {
+		t.Fatal(err)
+	}
+	refused("the first one cannot be reached")
+	if err := errors.Join(os.Remove(n.dir), os.Rename(n.dir+".away", n.dir)); err != nil {
+		t.Fatal(err)
+	}
 	memory := n.open(embedded.Options{Backend: config.Memory, Trees: notesOf})
 	if _, held := errors.AsType[*keeper.HeldError](n.put(memory, "a", "memory")); !held {
 		t.Error("a store in memory wrote to the folder")
 	}
+	second := n.open(embedded.Options{Store: other, Trees: notesOf})
+	if _, held := errors.AsType[*keeper.HeldError](n.put(second, "a", "second")); !held {
+		t.Error("the second store wrote to the folder")
+	}
 	if err := os.RemoveAll(n.dir); err != nil {
 		t.Fatal(err)
 	}
-	second := n.open(embedded.Options{Store: other, Trees: notesOf})
-	if err := n.put(second, "b", "second"); err != nil {
+	if err := n.put(second, "b", "second"); err != nil { // a tree that could not be opened is opened as soon as it can be
 		t.Error(err)
 	}
 	n.shows("b", "second")
