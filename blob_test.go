@@ -83,8 +83,11 @@ func TestLargeTurns(t *testing.T) {
 	mustBe(t, s, "", "small", large, "small too")
 	mustBe(t, s, "#2", "small", large)
 	m, err := s.PlanRewind(t.Context(), "#1", "")
-	if err != nil || len(m.Leaves) != 2 || len(m.Leaves[0].Raw) != len(large)+2 {
-		t.Fatal(len(m.Leaves), err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if leaves := mustRead(t, m.Leaves); len(leaves) != 2 || len(leaves[0].Raw) != len(large)+2 {
+		t.Fatalf("%d turns leave, want 2, the first of them large", len(leaves))
 	}
 	head, err := st.Log.Head(t.Context())
 	if err != nil {

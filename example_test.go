@@ -107,7 +107,7 @@ func chat(ctx context.Context, dir string) error {
 	if _, err := s.Move(ctx, back); err != nil {
 		return err
 	}
-	fmt.Println(len(back.Leaves), "turns left with the rewind")
+	fmt.Println(back.Leaves.Count, "turns left with the rewind")
 
 	undo, err := s.PlanUndo(ctx) // nothing was deleted
 	if err != nil {

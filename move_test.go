@@ -54,6 +54,17 @@ func mustMove(t *testing.T, s *tally.Session, m *tally.Move, err error) log.Ack 
 	return ack
 }
 
+func mustRead(t *testing.T, turns projector.Turns) (list []projector.TurnAt) {
+	t.Helper()
+	for turn, err := range turns.All(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, turn)
+	}
+	return list
+}
+
 func TestMoves(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	s := st.Session("s")
@@ -72,14 +83,14 @@ func TestMoves(t *testing.T) {
 		t.Errorf("rewind to start: got %v, want ErrNotFound", err)
 	}
 	m, err := s.PlanRewind(t.Context(), "#1", "too far")
-	if err != nil || m.Event.To != 1 || m.Event.Reason != "too far" || m.Basis != 2 || len(m.Leaves) != 1 || m.Leaves[0].Number != 3 || len(m.Returns) != 0 {
+	if err != nil || m.Event.To != 1 || m.Event.Reason != "too far" || m.Basis != 2 || m.Leaves.Count != 1 || mustRead(t, m.Leaves)[0].Number != 3 || m.Returns.Count != 0 {
 		t.Fatalf("rewind: got plan %+v, %v, want turn 3 to leave", m, err)
 	}
 	mustBe(t, s, "", "a", "b", "c") // a plan changes nothing
 	mustMove(t, s, m, nil)
 	mustBe(t, s, "", "a", "b")
 	m, err = s.PlanUndo(t.Context())
-	if err != nil || len(m.Leaves) != 0 || len(m.Returns) != 1 || m.Event.Undoes != 3 {
+	if err != nil || m.Leaves.Count != 0 || m.Returns.Count != 1 || m.Event.Undoes != 3 {
 		t.Fatalf("undo: got plan %+v, %v, want a turn to return", m, err)
 	}
 	mustMove(t, s, m, nil)
@@ -99,7 +110,7 @@ func TestRewindToWhereOneIs(t *testing.T) {
 			before, err := st.Log.Head(t.Context())
 			must(t, err)
 			m, err := s.PlanRewind(t.Context(), position, "no reason")
-			if err != nil || !m.There || len(m.Leaves)+len(m.Returns) > 0 {
+			if err != nil || !m.There || m.Leaves.Count+m.Returns.Count > 0 {
 				t.Fatalf("%s: got plan %+v, %v, want There", position, m, err)
 			}
 			if ack, err := s.Move(t.Context(), m); err != nil || ack != (log.Ack{}) {

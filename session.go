@@ -66,7 +66,7 @@ func (s *Session) Load(ctx context.Context, position string) (*projector.Session
 	case at == 0 && head.Offset() != 0:
 		return projector.NewSession(s.sub), nil
 	case at < head.First():
-		return s.inherited(ctx, at)
+		return s.inherited(ctx, head, at)
 	case at == head.Offset() && len(head.Damaged()) > 0:
 		at = 0 // damage may come after the last readable record
 	}
@@ -75,17 +75,19 @@ func (s *Session) Load(ctx context.Context, position string) (*projector.Session
 
 // inherited returns a fork as of a position before its own first event: with its parent's threads there, and without
 // events of its own.
-func (s *Session) inherited(ctx context.Context, at events.Offset) (*projector.Session, error) {
-	head, err := s.st.loader.Session(ctx, s.sub, 0)
-	if err != nil {
-		return nil, projector.Refuse(err)
-	}
-	threads, err := s.st.loader.InheritedThreads(ctx, head, at)
+func (s *Session) inherited(ctx context.Context, head *projector.Outline, at events.Offset) (*projector.Session, error) {
+	past, err := head.Back(ctx, at)
 	if err != nil {
 		return nil, projector.Refuse(err)
 	}
 	early := projector.NewSession(s.sub)
-	early.Threads = threads
+	for _, name := range past.Names() {
+		turns, err := past.Turns(ctx, name, 0, past.Len(name))
+		if err != nil {
+			return nil, err
+		}
+		early.Threads[name] = &projector.Thread{Turns: append([]projector.Turn{}, turns...), Meta: past.Meta(name)}
+	}
 	return early, nil
 }
 
@@ -198,10 +200,10 @@ func (s *Session) Update(ctx context.Context, types []string, decide func(*proje
 // Move is a planned rewind, undo or redo.
 type Move struct {
 	Event   *events.SessionRewound
-	Basis   events.Offset      // the head when it was planned
-	Leaves  []projector.TurnAt // turns that go out of effect
-	Returns []projector.TurnAt // turns that come back
-	There   bool               // the threads are already as after the rewind: Move writes nothing
+	Basis   events.Offset   // the head when it was planned
+	Leaves  projector.Turns // turns that go out of effect
+	Returns projector.Turns // turns that come back
+	There   bool            // the threads are already as after the rewind: Move writes nothing
 }
 
 // PlanRewind returns the effect of moving the head to a position, as Load takes them. It writes nothing: Move does
@@ -213,51 +215,53 @@ func (s *Session) PlanRewind(ctx context.Context, position, reason string) (*Mov
 	if err != nil {
 		return nil, err
 	}
-	return s.plan(ctx, func(head *projector.Session) (*events.SessionRewound, error) {
-		to, err := s.st.loader.Resolve(ctx, head, p)
+	return s.plan(ctx, func(head *projector.Outline, ctx context.Context) (*events.SessionRewound, error) {
+		to, err := head.Resolve(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		return head.Rewind(to, reason)
+		return head.Rewind(ctx, to, reason)
 	})
 }
 
 // PlanUndo returns the effect of undoing the newest rewind. If there is no rewind to undo, the error is
 // projector.ErrNothingToUndo.
 func (s *Session) PlanUndo(ctx context.Context) (*Move, error) {
-	return s.plan(ctx, (*projector.Session).Undo)
+	return s.plan(ctx, (*projector.Outline).Undo)
 }
 
 // PlanRedo returns the effect of undoing the newest undo. If no undo exists, or a rewind came after it, the error is
 // projector.ErrNothingToRedo.
 func (s *Session) PlanRedo(ctx context.Context) (*Move, error) {
-	return s.plan(ctx, (*projector.Session).Redo)
+	return s.plan(ctx, (*projector.Outline).Redo)
 }
 
-func (s *Session) plan(ctx context.Context, decide func(*projector.Session) (*events.SessionRewound, error)) (*Move, error) {
-	head, hole := s.st.loader.Session(ctx, s.sub, 0)
+func (s *Session) plan(ctx context.Context, decide func(*projector.Outline, context.Context) (*events.SessionRewound, error)) (*Move, error) {
+	head, hole := s.st.loader.Outline(ctx, s.sub, 0)
 	err := projector.Tolerate(hole)
 	if err == nil {
-		err = checkRewind(s.sub, head.Ledger)
+		err = checkRewind(s.sub, head.Ledger())
 	}
 	if err != nil {
 		return nil, err
 	}
-	p, err := decide(head)
+	p, err := decide(head, ctx)
 	if err != nil {
 		return nil, errors.Join(hole, err)
 	}
-	if hole != nil && (p.Undoes != 0 || p.To >= slices.Min(head.Damaged)) {
+	if hole != nil && (p.Undoes != 0 || p.To >= slices.Min(head.Damaged())) {
 		return nil, hole // the part before the first lost record is known, and a rewind may go there
 	}
-	target, err := s.Load(ctx, p.To.String())
+	target, err := head.Back(ctx, p.To)
 	if err != nil {
 		return nil, err
 	}
 	m := &Move{Event: p, Basis: head.Offset()}
-	m.Leaves, m.Returns = projector.Changes(head.Threads, target.Threads)
-	m.There = p.Undoes == 0 && len(m.Leaves)+len(m.Returns) == 0 && head.Threads.Hash() == target.Threads.Hash()
-	return m, nil
+	m.Leaves, m.Returns = projector.Changes(&head.Past, target)
+	if p.Undoes == 0 && m.Leaves.Count+m.Returns.Count == 0 {
+		m.There, err = head.Equal(ctx, target)
+	}
+	return m, err
 }
 
 // Move makes a planned move. If a turn was appended or the head moved since the plan, nothing is written and the error

@@ -9,6 +9,12 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
+// DocumentFold is documentFold.
+const DocumentFold = documentFold
+
+// Prune is prune.
+var Prune = prune
+
 // SetChunks sets the number of records of a chunk, and of chunks of an index.
 func (l *Loader) SetChunks(records, fan int) *Loader {
 	l.sizes = sizes{records: records, bytes: standardSizes.bytes, fan: fan}
@@ -36,6 +42,16 @@ func (k *Snapshotter) SetMost(n int) *Snapshotter {
 // Head stores the chunks of a session as of an offset, and returns the head.
 func (l *Loader) Head(ctx context.Context, sub events.Subject, at events.Offset, kept string) (snapshot.Snapshot, error) {
 	return l.head(ctx, sub, at, kept, l.put)
+}
+
+// Resolve is Outline.Resolve for a session with all of its turns.
+func (l *Loader) Resolve(ctx context.Context, s *Session, p Position) (events.Offset, error) {
+	return l.positionOf(ctx, s, p)
+}
+
+// ChangesOf is Changes for threads with all of their turns.
+func ChangesOf(from, to Threads) (leaves, returns []TurnAt) {
+	return missingIn(to, from), missingIn(from, to)
 }
 
 // DecodeHead decodes a head. The function that it returns folds a record onto it and encodes the result.

@@ -17,9 +17,6 @@ func (h *History) Add(f Fact) Verdict { return sure(h.Timeline.Add(f)) }
 // At returns the last record at or below an offset, or 0.
 func (h *History) At(at events.Offset) events.Offset { return sure(h.Timeline.At(at)) }
 
-// before returns the last record below an offset, or 0.
-func (h *History) before(at events.Offset) events.Offset { return sure(h.Timeline.Before(at)) }
-
 // IsLive reports whether the record at an offset is in effect after the last one.
 func (h *History) IsLive(at events.Offset) bool { return sure(h.Timeline.IsLive(at)) }
 

@@ -260,14 +260,20 @@ func TestRewindUndoRedo(t *testing.T) {
 		hash := func() string {
 			return mustLoad(t, &projector.Loader{Source: log}, sub, 0).Threads.Hash()
 		}
-		head := func() *projector.Session { return mustLoad(t, &projector.Loader{Source: log}, sub, 0) }
+		head := func() *projector.Outline {
+			o, err := (&projector.Loader{Source: log}).Outline(t.Context(), sub, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return o
+		}
 		states := []string{hash()}
 		n := rapid.IntRange(1, 4).Draw(t, "rewinds")
 		for range n {
 			s := head()
-			to := events.Offset(rapid.Uint64Range(uint64(s.History.First()), uint64(s.Offset())).Draw(t, "to"))
+			to := events.Offset(rapid.Uint64Range(uint64(s.First()), uint64(s.Offset())).Draw(t, "to"))
 			want := mustLoad(t, &projector.Loader{Source: log}, sub, to).Threads.Hash()
-			p, err := s.Rewind(to, "")
+			p, err := s.Rewind(t.Context(), to, "")
 			log = rewinding(t, log, sub, p, err)
 			if got := hash(); got != want {
 				t.Fatalf("the threads after a rewind to %v differ from those at that offset", to)
@@ -275,29 +281,29 @@ func TestRewindUndoRedo(t *testing.T) {
 			states = append(states, want)
 		}
 		for i := n - 1; i >= 0; i-- {
-			p, err := head().Undo()
+			p, err := head().Undo(t.Context())
 			log = rewinding(t, log, sub, p, err)
 			if hash() != states[i] {
 				t.Fatalf("undo %d did not restore the threads", n-i)
 			}
 		}
 		for i := 1; i <= n; i++ {
-			p, err := head().Redo()
+			p, err := head().Redo(t.Context())
 			log = rewinding(t, log, sub, p, err)
 			if hash() != states[i] {
 				t.Fatalf("redo %d did not restore the threads", i)
 			}
 		}
 		// A rewind in between prevents redo, but not undo.
-		p, err := head().Undo()
+		p, err := head().Undo(t.Context())
 		log = rewinding(t, log, sub, p, err)
 		before := hash()
-		p, err = head().Rewind(head().History.First(), "")
+		p, err = head().Rewind(t.Context(), head().First(), "")
 		log = rewinding(t, log, sub, p, err)
-		if _, err := head().Redo(); !errors.Is(err, projector.ErrNothingToRedo) {
+		if _, err := head().Redo(t.Context()); !errors.Is(err, projector.ErrNothingToRedo) {
 			t.Fatalf("redo after another rewind: got %v, want ErrNothingToRedo", err)
 		}
-		p, err = head().Undo()
+		p, err = head().Undo(t.Context())
 		log = rewinding(t, log, sub, p, err)
 		if hash() != before {
 			t.Fatal("undo of a rewind after an undo did not restore the threads")
@@ -368,7 +374,11 @@ func TestRewindStack(t *testing.T) {
 			}
 		}
 		stack := load().Ledger.Stack
-		p, err := load().Undo()
+		o, err := (&projector.Loader{Source: log}).Outline(t.Context(), sub, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := o.Undo(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -370,10 +370,7 @@ func (ld *loading) resolve(ctx context.Context) (err error) {
 	if !s.behind {
 		return nil
 	}
-	var list []segment // the live list, as records of the sources
-	for _, st := range s.history.stretches(s.history.Len() - 1) {
-		list = append(list, s.segmentsOf(st)...)
-	}
+	list := s.segmentsAfter(s.history.Len() - 1)
 	threads, rest, err := ld.marked(ctx, list)
 	if err == nil && threads == nil {
 		threads, rest, err = ld.prefix(ctx, list)
@@ -568,18 +565,4 @@ func (ld *loading) verified(ctx context.Context, m snapshot.Meta) (*state, error
 		return nil, errors.New("the state is of another subject, offset or live list")
 	}
 	return s, nil
-}
-
-// InheritedThreads returns the threads of a fork as of an offset below its own first record. They are the threads of
-// the session that holds the last inherited record.
-func (l *Loader) InheritedThreads(ctx context.Context, s *Session, at events.Offset) (Threads, error) {
-	n := sure(s.History.numberAt(at))
-	if n < 0 {
-		return make(Threads), nil
-	}
-	from, err := l.Session(ctx, s.History.sourceOf(n), sure(s.History.offset(n)))
-	if err != nil {
-		return nil, err
-	}
-	return from.Threads, nil
 }

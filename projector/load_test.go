@@ -255,7 +255,11 @@ func TestAllDamaged(t *testing.T) {
 			t.Errorf("%s: got %v, want ErrNotFound", text, err)
 		}
 	}
-	if _, err := s.Rewind(3, ""); !errors.Is(err, projector.ErrNotFound) {
+	o, err := l.Outline(t.Context(), s2, 0)
+	if projector.Tolerate(err) != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Rewind(t.Context(), 3, ""); !errors.Is(err, projector.ErrNotFound) {
 		t.Errorf("rewind: got %v, want ErrNotFound", err)
 	}
 }

@@ -14,32 +14,36 @@ var (
 	ErrNothingToRedo = errors.New("there is no undo to redo")
 )
 
-// Rewind returns the event that moves the head of s to an offset. s must be loaded at its head.
-func (s *Session) Rewind(to events.Offset, reason string) (*events.SessionRewound, error) {
-	target := s.History.At(to)
-	if target == 0 {
-		return nil, &PositionError{s.Subject, to.String(), "a rewind cannot go before the session's first record"}
+// Rewind returns the event that moves the head to an offset. The outline must be that of the head.
+func (o *Outline) Rewind(ctx context.Context, to events.Offset, reason string) (*events.SessionRewound, error) {
+	target, err := o.At(ctx, to)
+	if err == nil && target == 0 {
+		err = &PositionError{o.s.subject, to.String(), "a rewind cannot go before the session's first record"}
+	}
+	if err != nil {
+		return nil, err
 	}
 	return &events.SessionRewound{To: target, Reason: reason}, nil
 }
 
 // Undo returns the event that takes back the newest rewind, or ErrNothingToUndo. Undos and rewinds that were taken back
 // are skipped.
-func (s *Session) Undo() (*events.SessionRewound, error) {
-	return s.takeBack(s.Ledger.undoable(), ErrNothingToUndo)
+func (o *Outline) Undo(ctx context.Context) (*events.SessionRewound, error) {
+	return o.takeBack(ctx, o.s.ledger.undoable(), ErrNothingToUndo)
 }
 
 // Redo returns the event that takes back the newest undo. If there is no undo, or another rewind came after it, Redo
 // returns ErrNothingToRedo.
-func (s *Session) Redo() (*events.SessionRewound, error) {
-	return s.takeBack(s.Ledger.redoable(), ErrNothingToRedo)
+func (o *Outline) Redo(ctx context.Context) (*events.SessionRewound, error) {
+	return o.takeBack(ctx, o.s.ledger.redoable(), ErrNothingToRedo)
 }
 
-func (s *Session) takeBack(r *Rewind, nothing error) (*events.SessionRewound, error) {
+func (o *Outline) takeBack(ctx context.Context, r *Rewind, nothing error) (*events.SessionRewound, error) {
 	if r == nil {
-		return nil, fmt.Errorf("%s: %w", s.Subject.Name(), nothing)
+		return nil, fmt.Errorf("%s: %w", o.s.subject.Name(), nothing)
 	}
-	return &events.SessionRewound{To: s.History.before(r.Offset), Undoes: r.Offset}, nil
+	to, err := o.Before(ctx, r.Offset)
+	return &events.SessionRewound{To: to, Undoes: r.Offset}, err
 }
 
 // MoveTypes are the types whose events invalidate a decision to move the head. Costs and progress do not.
@@ -50,12 +54,6 @@ type TurnAt struct {
 	Thread string `json:"thread"`
 	Number int    `json:"number"` // from 1
 	Turn
-}
-
-// Changes compares two states of the threads. It lists the turns that a move from one to the other takes out of effect,
-// and the turns that it brings back.
-func Changes(from, to Threads) (leaves, returns []TurnAt) {
-	return missingIn(to, from), missingIn(from, to)
 }
 
 // missingIn lists the turns of have that are not in the other threads.

@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -12,16 +13,19 @@ import (
 // Outline is a session at a position that reads turns on request. If the session's snapshots are up to date, the cost
 // to open it and to read its last turns does not depend on its length. It is safe for concurrent use.
 type Outline struct {
-	l    *Loader
-	s    *state
-	used []snapshot.Meta // heads that s was made from
+	Past // the threads at the position
+	live []Interval
+}
+
+func newOutline(l *Loader, s *state, used []snapshot.Meta) *Outline {
+	return &Outline{Past{l, s, used, s.offset()}, sure(s.history.Live(s.offset()))} // only older lists need a page
 }
 
 // Outline opens a session as of an offset, 0 for the head. If the session has no record up to there, Outline returns
 // ErrNotFound. If records cannot be read, it returns the outline with a *HoleError.
 func (l *Loader) Outline(ctx context.Context, sub events.Subject, at events.Offset) (o *Outline, err error) {
 	err = l.load(ctx, sub, l.bounded(at), nil, func(ld *loading) error {
-		o = &Outline{l, ld.s, ld.used}
+		o = newOutline(l, ld.s, ld.used)
 		return nil
 	})
 	if err == nil {
@@ -34,7 +38,7 @@ func (l *Loader) Outline(ctx context.Context, sub events.Subject, at events.Offs
 func (l *Loader) Peek(ctx context.Context, sub events.Subject) (*Outline, error) {
 	o, err := l.Outline(ctx, sub, 0)
 	if errors.Is(err, ErrNotFound) {
-		return &Outline{l: l, s: newState(sub, l.chunkSizes())}, nil
+		return newOutline(l, newState(sub, l.chunkSizes()), nil), nil
 	}
 	return o, err
 }
@@ -52,7 +56,7 @@ func (o *Outline) Session(ctx context.Context) (s *Session, err error) {
 // At returns the last record at or below an offset, or 0.
 func (o *Outline) At(ctx context.Context, at events.Offset) (there events.Offset, err error) {
 	err = o.with(ctx, func(s *state) error {
-		there, err = o.history(ctx, s).At(at)
+		there, err = s.reading(ctx, o.l).history.At(at)
 		return err
 	})
 	return there, err
@@ -70,7 +74,7 @@ func (o *Outline) Before(ctx context.Context, at events.Offset) (events.Offset, 
 // outline knows. events.Range takes the result as the number of records before the range.
 func (o *Outline) Count(ctx context.Context, at events.Offset) (n int, err error) {
 	err = o.with(ctx, func(s *state) error {
-		h := o.history(ctx, s)
+		h := s.reading(ctx, o.l).history
 		n, err = h.numberAt(at)
 		n = max(0, n+1-h.inherited())
 		return err
@@ -83,28 +87,14 @@ func (o *Outline) Count(ctx context.Context, at events.Offset) (n int, err error
 	return n, err
 }
 
-// IsLive reports whether the record at an offset is in effect after the last one.
-func (o *Outline) IsLive(ctx context.Context, at events.Offset) (live bool, err error) {
-	err = o.with(ctx, func(s *state) error {
-		live, err = o.history(ctx, s).IsLive(at)
-		return err
-	})
-	return live, err
-}
-
-// history returns a timeline that reads stored records with the caller's context.
-func (o *Outline) history(ctx context.Context, s *state) *Timeline {
-	t := *s.history
-	t.numbers = nil // the copy may build its own while other goroutines read
-	t.older = &pager{pages: &chunkPages{ctx, o.l, s}}
-	return &t
+// IsLive reports whether the session's own record at an offset is in effect after the last one.
+func (o *Outline) IsLive(at events.Offset) bool {
+	n, _ := slices.BinarySearchFunc(o.live, at, func(i Interval, at events.Offset) int { return cmp.Compare(i.To, at) })
+	return n < len(o.live) && o.live[n].From <= at
 }
 
 // Subject returns the session's subject.
 func (o *Outline) Subject() events.Subject { return o.s.subject }
-
-// Offset returns the offset of the session's last record, or 0 if no record can be read.
-func (o *Outline) Offset() events.Offset { return o.s.offset() }
 
 // First returns the offset of the session's own first record, or 0 if no record can be read.
 func (o *Outline) First() events.Offset { return o.s.history.First() }
@@ -117,17 +107,6 @@ func (o *Outline) Damaged() []events.Offset { return slices.Clone(o.s.damaged) }
 
 // Ledger returns the session's ledger without its costs. The caller must not change it.
 func (o *Outline) Ledger() *Ledger { return o.s.ledger }
-
-// Names lists the threads: main first, the others in byte order.
-func (o *Outline) Names() []string { return sortedNames(o.s.strands) }
-
-// Len returns the number of turns of a thread, 0 if it does not exist.
-func (o *Outline) Len(thread string) int {
-	if th := o.s.strands[thread]; th != nil {
-		return th.len()
-	}
-	return 0
-}
 
 // OnlyGrew reports whether a thread consists of all turns that were ever added to it, in that order. Then every earlier
 // state of the thread is a prefix of it. For a session with inherited records, OnlyGrew returns false.
@@ -144,46 +123,6 @@ func (o *Outline) OnlyGrew(thread string) bool {
 		n = sp.to
 	}
 	return n == own.next[thread]
-}
-
-// Meta returns the metadata of a thread, or nil.
-func (o *Outline) Meta(thread string) events.Raw {
-	if th := o.s.strands[thread]; th != nil {
-		return th.meta
-	}
-	return nil
-}
-
-// Last reads the last n turns of a thread, or all if there are fewer.
-func (o *Outline) Last(ctx context.Context, thread string, n int) ([]Turn, error) {
-	return o.Turns(ctx, thread, o.Len(thread)-n, o.Len(thread))
-}
-
-// Turns reads the turns of a thread with from <= number < to, counted from 0. Numbers outside the thread are ignored.
-// If a part of the snapshots is lost, Turns reads the log instead.
-func (o *Outline) Turns(ctx context.Context, thread string, from, to int) ([]Turn, error) {
-	var turns []Turn
-	err := o.with(ctx, func(s *state) (err error) {
-		turns, err = s.turns(ctx, o.l, thread, from, to)
-		return err
-	})
-	return turns, err
-}
-
-// with calls read with the state. If a part of the snapshots is lost, it folds a state without them and calls read
-// again.
-func (o *Outline) with(ctx context.Context, read func(*state) error) error {
-	err := read(o.s)
-	gone, ok := errors.AsType[*lostError](err)
-	if !ok {
-		return err
-	}
-	var useless []partID
-	for _, m := range o.used {
-		o.l.discarded(ctx, m, gone)
-		useless = append(useless, partOf(m))
-	}
-	return o.l.loadWithout(ctx, o.s.subject, o.Offset(), nil, useless, func(ld *loading) error { return read(ld.s) })
 }
 
 // turns reads turns of a thread from the chunks that hold them.
@@ -228,19 +167,20 @@ func (t *table) bringing(ctx context.Context, l *Loader, thread string, n int) (
 	return c.turns[thread], nil
 }
 
-// Resolve returns the offset of a position, like Loader.Resolve. For a time or an event id it searches all records.
+// Resolve returns the offset of a position of a session that was opened at its head. The offset is that of a record of
+// the session or of an inherited one. For start it is 0. For a time or an event id, Resolve searches all records.
 func (o *Outline) Resolve(ctx context.Context, p Position) (at events.Offset, err error) {
 	switch p.kind {
 	case atTime, atAgo, atEvent:
 		s, err := o.l.Session(ctx, o.s.subject, o.Offset())
-		if err != nil {
+		if err = Tolerate(err); err != nil {
 			return 0, err
 		}
-		return o.l.Resolve(ctx, s, p)
+		return o.l.positionOf(ctx, s, p)
 	}
 	var missing *PositionError // a valid answer, not a failed load
 	err = o.with(ctx, func(s *state) (err error) {
-		at, err = resolver{s.subject, o.history(ctx, s), sortedNames(s.strands), o.Len, func(thread string, from, to int) ([]Turn, error) {
+		at, err = resolver{s.subject, s.reading(ctx, o.l).history, sortedNames(s.strands), o.Len, func(thread string, from, to int) ([]Turn, error) {
 			return s.turns(ctx, o.l, thread, from, to)
 		}}.resolve(p)
 		var none bool

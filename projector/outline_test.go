@@ -194,7 +194,7 @@ func TestSnapshotsReadWhatIsNew(t *testing.T) {
 func TestManyRewindsOpenFlat(t *testing.T) {
 	testkit.NotUnderRace(t)
 	records := 10_000 * testkit.Times(4)
-	type cost struct{ kept, opened, read, written int64 }
+	type cost struct{ kept, opened, read, written, back int64 }
 	of := func(every int) (c cost) {
 		log := func(n int) longLog { return longLog{records: n, read: new(atomic.Int64), every: every} }
 		st := &metered{Store: &snapshot.Mem{}}
@@ -219,12 +219,24 @@ func TestManyRewindsOpenFlat(t *testing.T) {
 			t.Fatalf("the last turn: got %v, %v", turns, err)
 		}
 		c.opened, c.read = src.read.Load(), st.read.Load()
+		past, err := o.Back(t.Context(), events.Offset(records/2+30))
+		if err != nil || src.read.Load() != c.opened {
+			t.Fatalf("looking back read %d records, %v, want none", src.read.Load()-c.opened, err)
+		}
+		c.back = st.read.Load() - c.read
+		leaves, returns := projector.Changes(&o.Past, past)
+		if n := o.Len(events.MainThread) - past.Len(events.MainThread); leaves.Count != n+returns.Count || returns.Count > 15 || st.read.Load() != c.read+c.back {
+			t.Errorf("%d turns leave and %d return, of threads that differ by %d; reading %d bytes", leaves.Count, returns.Count, n, st.read.Load()-c.read-c.back)
+		}
 		return c
 	}
 	never, often := of(0), of(40)
 	t.Logf("%d records: never rewound %+v, rewound every 40 records %+v", records, never, often)
 	if often.kept != never.kept || often.opened != never.opened {
 		t.Errorf("read %d records to keep snapshots and %d to open, want %d and %d", often.kept, often.opened, never.kept, never.opened)
+	}
+	if never.back > 512<<10 || often.back > 512<<10 {
+		t.Errorf("read %d bytes of snapshots to look back, and %d without a rewind, want at most 512 KiB", often.back, never.back)
 	}
 	if often.read > never.read+256<<10 || often.written > 2*never.written {
 		t.Errorf("read %d bytes of snapshots to open and wrote %d, and %d and %d without a rewind", often.read, often.written, never.read, never.written)

@@ -56,12 +56,11 @@ func (k *keptTimeline) equals(t *testing.T, want *projector.Timeline) {
 // looksBack returns all answers of a timeline about an offset.
 func looksBack(h *projector.Timeline, at events.Offset) (string, error) {
 	there, err := h.At(at)
-	before, err2 := h.Before(at)
-	isLive, err3 := h.IsLive(at)
-	live, err4 := h.Live(at)
-	last, err5 := h.LastLive(at)
-	turns, err6 := h.TurnsAt("t1", at)
-	return fmt.Sprint(there, before, isLive, live, last, turns), errors.Join(err, err2, err3, err4, err5, err6)
+	isLive, err2 := h.IsLive(at)
+	live, err3 := h.Live(at)
+	last, err4 := h.LastLive(at)
+	turns, err5 := h.TurnsAt("t1", at)
+	return fmt.Sprint(there, isLive, live, last, turns), errors.Join(err, err2, err3, err4, err5)
 }
 
 // A timeline that drops stored blocks behaves like one that does not: stale records, rewinds and forks refer to dropped

@@ -143,9 +143,8 @@ func (e *PositionError) Error() string {
 // Is makes a PositionError match ErrNotFound.
 func (e *PositionError) Is(target error) bool { return target == ErrNotFound }
 
-// Resolve returns the offset of a position in a session that was loaded at its head. The offset is that of a record of
-// the session or of an inherited one. For start it is 0.
-func (l *Loader) Resolve(ctx context.Context, s *Session, p Position) (events.Offset, error) {
+// positionOf is Outline.Resolve for a session with all of its turns.
+func (l *Loader) positionOf(ctx context.Context, s *Session, p Position) (events.Offset, error) {
 	switch p.kind {
 	case atTime, atAgo:
 		return l.asOf(ctx, s, p)

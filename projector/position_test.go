@@ -313,7 +313,7 @@ func TestResolveWithoutKeptTurns(t *testing.T) {
 			continue
 		}
 		there := mustSession(t, l, s1, at).Threads
-		leaves, _ := projector.Changes(s.Threads, there)
+		leaves, _ := projector.ChangesOf(s.Threads, there)
 		gone := make(map[int]bool)
 		for _, l := range leaves {
 			gone[l.Number] = true
@@ -344,12 +344,13 @@ func TestResolveInFork(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want %s", text, at, err, want)
 		}
 	}
-	for at, want := range map[events.Offset]int{1: 0, 2: 1, 4: 2, 7: 3} {
-		if threads, err := l.InheritedThreads(t.Context(), s, at); err != nil || len(threads.Turns("main")) != want {
-			t.Errorf("threads inherited up to %v: got %v, %v, want %d turns", at, threads.Turns("main"), err, want)
-		}
+	o, err := l.Outline(t.Context(), fork, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if threads, err := l.InheritedThreads(t.Context(), s, 0); err != nil || len(threads) > 0 {
-		t.Errorf("threads inherited up to 0: got %v, %v, want none", threads, err)
+	for at, want := range map[events.Offset]int{0: 0, 1: 0, 2: 1, 4: 2, 7: 3} {
+		if past, err := o.Back(t.Context(), at); err != nil || past.Len("main") != want {
+			t.Errorf("threads inherited up to %v: got %+v, %v, want %d turns", at, past, err, want)
+		}
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// DocumentFold names the chunks of a document's revisions in snapshots. Chunks of another version are discarded.
+// documentFold names the chunks of a document's revisions in snapshots. Chunks of another version are discarded.
 const (
-	DocumentFold        = "revisions"
+	documentFold        = "revisions"
 	documentFoldVersion = 1
 )
 
@@ -83,7 +83,7 @@ func (r *revisions) fold(ctx context.Context, rec events.Record) error {
 	if err != nil {
 		return fmt.Errorf("projector: %v", err)
 	}
-	m := snapshot.Meta{Subject: r.sub, Fold: DocumentFold, Version: documentFoldVersion, Offset: rec.Offset, EventID: rec.ID}
+	m := snapshot.Meta{Subject: r.sub, Fold: documentFold, Version: documentFoldVersion, Offset: rec.Offset, EventID: rec.ID}
 	return r.into(ctx, snapshot.Snapshot{Meta: m, Data: data})
 }
 
@@ -132,7 +132,7 @@ func (l *Loader) forgetRevisions(ctx context.Context, sub events.Subject, purged
 	if l.Snapshots == nil || l.ReadOnly || l.afresh {
 		return
 	}
-	list, err := l.Snapshots.List(ctx, sub, DocumentFold)
+	list, err := l.Snapshots.List(ctx, sub, documentFold)
 	if err != nil {
 		l.logger().Warn("snapshots cannot be listed", "subject", sub, "err", err)
 		return
@@ -154,7 +154,7 @@ func (r *revisions) store(ctx context.Context, s snapshot.Snapshot) error {
 
 // begin loads the newest stored chunk, if it is sound and belongs to this log.
 func (r *revisions) begin(ctx context.Context) {
-	list, err := r.Snapshots.List(ctx, r.sub, DocumentFold)
+	list, err := r.Snapshots.List(ctx, r.sub, documentFold)
 	if err != nil {
 		r.logger().Warn("snapshots cannot be listed", "subject", r.sub, "err", err)
 	}

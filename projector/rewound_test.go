@@ -16,19 +16,18 @@ import (
 // The threads of a session that was rewound any number of times equal a fold of its live list alone, at every record,
 // in forks too, and wherever its snapshots were taken.
 func TestRewoundThreads(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		r := &rewound{borders: drawBorders(t, nil), ids: []string{"s0"}}
-		r.add(t, "s0", turnOf("main", 0))
-		for n := range rapid.IntRange(6, 30).Draw(t, "steps") {
-			r.step(t, n+1)
-			if rapid.IntRange(0, 3).Draw(t, "look") == 0 {
-				r.mustFollow(t, drawRecord(t, r.log))
+	t.Run("W-01 threads after rewinds", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			r := drawRewound(t, func(r *rewound) {
+				if rapid.IntRange(0, 3).Draw(t, "look") == 0 {
+					r.mustFollow(t, drawRecord(t, r.log))
+				}
+			})
+			for _, id := range r.ids {
+				own := r.log.Of(events.Session("", id))
+				r.mustFollow(t, own[len(own)-1])
 			}
-		}
-		for _, id := range r.ids {
-			own := r.log.Of(events.Session("", id))
-			r.mustFollow(t, own[len(own)-1])
-		}
+		})
 	})
 }
 
@@ -36,6 +35,17 @@ func TestRewoundThreads(t *testing.T) {
 type rewound struct {
 	*borders
 	ids []string
+}
+
+// drawRewound draws sessions, and calls look after each step.
+func drawRewound(t *rapid.T, look func(*rewound)) *rewound {
+	r := &rewound{borders: drawBorders(t, nil), ids: []string{"s0"}}
+	r.add(t, "s0", turnOf("main", 0))
+	for n := range rapid.IntRange(6, 30).Draw(t, "steps") {
+		r.step(t, n+1)
+		look(r)
+	}
+	return r
 }
 
 func turnOf(thread string, n int) *events.TurnAppended {

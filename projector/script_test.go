@@ -111,6 +111,10 @@ func (sc *script) when(t *testing.T, line string) (then, state string) {
 		t.Fatal(err)
 	}
 	verb, arg, _ := strings.Cut(command, " ")
+	o, err := l.Outline(t.Context(), sub, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var at events.Offset
 	if verb == "rewind" || verb == "at" {
 		at, err = resolve(t.Context(), l, s, arg)
@@ -119,11 +123,11 @@ func (sc *script) when(t *testing.T, line string) (then, state string) {
 	switch {
 	case err != nil:
 	case verb == "rewind":
-		move, err = s.Rewind(at, "")
+		move, err = o.Rewind(t.Context(), at, "")
 	case verb == "undo":
-		move, err = s.Undo()
+		move, err = o.Undo(t.Context())
 	case verb == "redo":
-		move, err = s.Redo()
+		move, err = o.Redo(t.Context())
 	case verb != "at":
 		t.Fatalf("unknown line %q", line)
 	}
@@ -131,10 +135,12 @@ func (sc *script) when(t *testing.T, line string) (then, state string) {
 	case err != nil:
 		return command + ": " + err.Error() + "\n", describe(s)
 	case move == nil && at < s.History.First():
-		early := projector.NewSession(sub)
-		if early.Threads, err = l.InheritedThreads(t.Context(), s, at); err != nil {
+		past, err := o.Back(t.Context(), at)
+		if err != nil {
 			t.Fatal(err)
 		}
+		early := projector.NewSession(sub)
+		early.Threads = threadsOf(t, past)
 		return fmt.Sprintf("%s: %v, inherited\n", command, at), describe(early)
 	case move == nil:
 		if s, err = l.Session(t.Context(), sub, at); err != nil {

@@ -348,14 +348,14 @@ func (k *Snapshotter) put(ctx context.Context, snap snapshot.Snapshot) error {
 	if err := k.loader.put(ctx, snap); err != nil {
 		return err
 	}
-	if err := Prune(ctx, k.Snapshots, snap.Subject, k.Policy.Keep); err != nil {
+	if err := prune(ctx, k.Snapshots, snap.Subject, k.Policy.Keep); err != nil {
 		return &storeError{err}
 	}
 	return nil
 }
 
-// Prune removes all snapshots of a session but the newest ones and those with a reason.
-func Prune(ctx context.Context, st snapshot.Store, sub events.Subject, keep int) error {
+// prune removes all snapshots of a session but the newest ones and those with a reason.
+func prune(ctx context.Context, st snapshot.Store, sub events.Subject, keep int) error {
 	metas, err := st.List(ctx, sub, SessionFold)
 	if err != nil {
 		return err

@@ -1,8 +1,10 @@
 package projector
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"sort"
 
 	"github.com/tallylog/tally/events"
@@ -166,16 +168,31 @@ func (th *strand) push(sp span) {
 	th.spans = append(th.spans, sp)
 }
 
-// shorten cuts the threads to the lengths that a timeline has for its last record.
-func (s strands) shorten(t *Timeline) {
+// cut returns the threads with the lengths that a timeline has for them.
+func (s strands) cut(t *Timeline, lengths threadLengths) strands {
+	c := make(strands, len(s))
 	for name, th := range s {
-		switch n := t.lengths.of(t.number(name)); {
-		case n == absent:
-			delete(s, name)
-		case n < th.len():
-			th.spans = th.between(0, n)
+		if n := lengths.of(t.number(name)); n != absent {
+			c[name] = &strand{th.between(0, n), th.meta}
 		}
 	}
+	return c
+}
+
+// sorted returns the turns of a strand as spans that ascend and do not overlap. A nil strand has no turns.
+func (th *strand) sorted() (list []span) {
+	if th == nil {
+		return nil
+	}
+	byTurn := func(a, b span) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.from, b.from)) }
+	for _, sp := range slices.SortedFunc(slices.Values(th.spans), byTurn) {
+		if last := len(list) - 1; last >= 0 && list[last].source == sp.source && sp.from <= list[last].to {
+			list[last].to = max(list[last].to, sp.to)
+			continue
+		}
+		list = append(list, sp)
+	}
+	return list
 }
 
 func (th *strand) len() int {

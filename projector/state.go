@@ -74,7 +74,7 @@ func (s *state) apply(f Fact, resolve func() error) error {
 	s.ledger.forgetCosts() // the chunk holds them
 	switch {
 	case len(s.ledger.Rewinds) > rewound && shortens:
-		s.strands.shorten(s.history)
+		s.strands = s.strands.cut(s.history, s.history.lengths)
 	case len(s.ledger.Rewinds) > rewound:
 		s.behind = true
 	case v.Live && !s.behind:
@@ -161,6 +161,14 @@ func (s *state) inherit(parent *state) {
 		s.odd = h.base - 1
 	}
 	s.damaged = append(s.damaged, parent.damaged...)
+}
+
+// segmentsAfter returns the list after record n as records of the session's sources.
+func (s *state) segmentsAfter(n int) (list []segment) {
+	for _, st := range s.history.stretches(n) {
+		list = append(list, s.segmentsOf(st)...)
+	}
+	return list
 }
 
 // segmentsOf returns a stretch of the session's history as records of its sources.

@@ -392,6 +392,23 @@ func (t *Timeline) contains(n, x int) bool {
 	return c != nil && x <= c.to
 }
 
+// shared returns the newest record that the list after record n and the list after the last record both contain, or -1.
+// Up to it the lists are the same.
+func (t *Timeline) shared(n int) int {
+	a, b := t.chain(n), t.chain(t.Len()-1)
+	for a != nil && b != nil {
+		switch to := min(a.to, b.to); {
+		case to >= a.from && to >= b.from:
+			return to
+		case a.from > b.from:
+			a = a.prev
+		default:
+			b = b.prev
+		}
+	}
+	return -1
+}
+
 // stretches returns the list after record n, oldest first.
 func (t *Timeline) stretches(n int) []stretch {
 	var list []stretch
@@ -427,14 +444,6 @@ func (t *Timeline) At(at events.Offset) (events.Offset, error) {
 		return 0, err
 	}
 	return t.offset(n)
-}
-
-// Before returns the last record below an offset, or 0.
-func (t *Timeline) Before(at events.Offset) (events.Offset, error) {
-	if at == 0 {
-		return 0, nil
-	}
-	return t.At(at - 1)
 }
 
 // IsLive reports whether the record at an offset is in effect after the last one.

@@ -122,7 +122,7 @@ func (c *checking) all(ctx context.Context) error {
 		case m.Fold == SessionFold:
 			c.v.Snapshots++
 			heads = append(heads, m)
-		case m.Fold == DocumentFold:
+		case m.Fold == documentFold:
 			documents[m.Subject] = append(documents[m.Subject], m)
 		default:
 			parts = append(parts, m)

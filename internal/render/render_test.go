@@ -27,6 +27,13 @@ func history(t *testing.T, words string) (testkit.Records, *projector.Session) {
 	t.Helper()
 	var log testkit.Records
 	sub := events.Session("", "s")
+	head := func() *projector.Outline {
+		o, err := (&projector.Loader{Source: log}).Outline(t.Context(), sub, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
 	load := func() *projector.Session {
 		s, err := (&projector.Loader{Source: log}).Session(t.Context(), sub, 0)
 		if err != nil {
@@ -52,9 +59,9 @@ func history(t *testing.T, words string) (testkit.Records, *projector.Session) {
 		case "void":
 			p = &events.SessionRewound{To: offset}
 		case "undo":
-			p, err = load().Undo()
+			p, err = head().Undo(t.Context())
 		case "redo":
-			p, err = load().Redo()
+			p, err = head().Redo(t.Context())
 		case "cost":
 			p = &events.CostAccrued{Model: "m", Purpose: "run", Source: "reported"}
 		default:

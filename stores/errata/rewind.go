@@ -36,7 +36,6 @@ type StackMove struct {
 
 // stackPlan is a decided move.
 type stackPlan struct {
-	head    *projector.Session
 	event   *events.SessionRewound
 	entries []*events.CheckpointSaved // oldest first
 	goals   []fileGoal
@@ -63,31 +62,31 @@ func (s *Session) PlanRewindSteps(ctx context.Context, w WorkTree, n int) (*Stac
 // UndoRewind undoes the newest rewind and restores the files that it replaced. If there is no rewind to undo, the
 // error is projector.ErrNothingToUndo.
 func (s *Session) UndoRewind(ctx context.Context, w WorkTree) (RewindResult, error) {
-	return s.perform(ctx, w, s.back((*projector.Session).Undo))
+	return s.perform(ctx, w, s.back((*projector.Outline).Undo))
 }
 
 // PlanUndoRewind returns the move that UndoRewind would make.
 func (s *Session) PlanUndoRewind(ctx context.Context, w WorkTree) (*StackMove, error) {
-	return s.look(ctx, w, s.back((*projector.Session).Undo))
+	return s.look(ctx, w, s.back((*projector.Outline).Undo))
 }
 
 // RedoRewind undoes the newest undo, with the files. If there is no undo, or a rewind after it, the error is
 // projector.ErrNothingToRedo.
 func (s *Session) RedoRewind(ctx context.Context, w WorkTree) (RewindResult, error) {
-	return s.perform(ctx, w, s.back((*projector.Session).Redo))
+	return s.perform(ctx, w, s.back((*projector.Outline).Redo))
 }
 
 // PlanRedoRewind returns the move that RedoRewind would make.
 func (s *Session) PlanRedoRewind(ctx context.Context, w WorkTree) (*StackMove, error) {
-	return s.look(ctx, w, s.back((*projector.Session).Redo))
+	return s.look(ctx, w, s.back((*projector.Outline).Redo))
 }
 
-type planner func(context.Context, *projector.Session) (*stackPlan, error)
+type planner func(context.Context, *projector.Outline) (*stackPlan, error)
 
 // steps plans a rewind of the n newest entries.
 func (s *Session) steps(n int) planner {
-	return func(ctx context.Context, head *projector.Session) (*stackPlan, error) {
-		stack := head.Ledger.Stack
+	return func(ctx context.Context, head *projector.Outline) (*stackPlan, error) {
+		stack := head.Ledger().Stack
 		if n < 1 {
 			return nil, &events.InvalidError{Field: "steps", Reason: fmt.Sprintf("%d: want 1 or more", n)}
 		}
@@ -98,18 +97,21 @@ func (s *Session) steps(n int) planner {
 			return nil, ErrNothingToRewind
 		}
 		used := stack[len(stack)-n:]
-		p := &stackPlan{head: head, event: &events.SessionRewound{To: head.History.At(used[0].At), Checkpoint: used[0].ID, Reason: "rewind"}}
-		var err error
-		p.entries, err = s.entries(ctx, head.Ledger, used)
+		to, err := head.At(ctx, used[0].At)
+		if err != nil {
+			return nil, err
+		}
+		p := &stackPlan{event: &events.SessionRewound{To: to, Checkpoint: used[0].ID, Reason: "rewind"}}
+		p.entries, err = s.entries(ctx, head.Ledger(), used)
 		p.goals = goalsOf(p.entries)
 		return p, err
 	}
 }
 
 // back plans to undo a move, with the files that it replaced.
-func (s *Session) back(decide func(*projector.Session) (*events.SessionRewound, error)) planner {
-	return func(ctx context.Context, head *projector.Session) (*stackPlan, error) {
-		event, err := decide(head)
+func (s *Session) back(decide func(*projector.Outline, context.Context) (*events.SessionRewound, error)) planner {
+	return func(ctx context.Context, head *projector.Outline) (*stackPlan, error) {
+		event, err := decide(head, ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -117,11 +119,11 @@ func (s *Session) back(decide func(*projector.Session) (*events.SessionRewound, 
 		if err != nil {
 			return nil, err
 		}
-		left, err := s.left(ctx, head, event.Undoes, undone)
+		left, err := s.left(ctx, head.Ledger(), event.Undoes, undone)
 		if err != nil {
 			return nil, err
 		}
-		p := &stackPlan{head: head, event: event}
+		p := &stackPlan{event: event}
 		for _, f := range undone.Files {
 			if f.Action != "failed" {
 				p.goals = append(p.goals, fileGoal{path: f.Path, blob: f.Before, mode: fs.FileMode(f.Mode), expect: left[f.Path]})
@@ -140,7 +142,7 @@ func (s *Session) rewoundAt(ctx context.Context, at events.Offset) (*events.Sess
 }
 
 // left returns the hashes of the files after a move, to detect later changes.
-func (s *Session) left(ctx context.Context, head *projector.Session, at events.Offset, p *events.SessionRewound) (map[string]string, error) {
+func (s *Session) left(ctx context.Context, l *projector.Ledger, at events.Offset, p *events.SessionRewound) (map[string]string, error) {
 	hashes := make(map[string]string)
 	if p.Undoes != 0 {
 		undone, err := s.rewoundAt(ctx, p.Undoes)
@@ -152,11 +154,11 @@ func (s *Session) left(ctx context.Context, head *projector.Session, at events.O
 		}
 		return hashes, nil
 	}
-	for _, r := range head.Ledger.Rewinds {
+	for _, r := range l.Rewinds {
 		if r.Offset != at {
 			continue
 		}
-		entries, err := s.entries(ctx, head.Ledger, panel.UsedUp(head.Ledger, r))
+		entries, err := s.entries(ctx, l, panel.UsedUp(l, r))
 		if err != nil {
 			return nil, err
 		}
@@ -180,7 +182,7 @@ func hashOfRef(st *tally.Store, ref events.DocRef) string {
 
 // look returns the move of a plan without making it.
 func (s *Session) look(ctx context.Context, w WorkTree, plan planner) (*StackMove, error) {
-	head, err := s.head(ctx)
+	head, err := s.peek(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -188,12 +190,12 @@ func (s *Session) look(ctx context.Context, w WorkTree, plan planner) (*StackMov
 	if err != nil {
 		return nil, err
 	}
-	target, err := s.Load(ctx, p.event.To.String())
+	target, err := head.Back(ctx, p.event.To)
 	if err != nil {
 		return nil, err
 	}
 	m := &StackMove{Move: tally.Move{Event: p.event, Basis: head.Offset()}, plan: p}
-	m.Leaves, m.Returns = projector.Changes(head.Threads, target.Threads)
+	m.Leaves, m.Returns = projector.Changes(&head.Past, target)
 	m.Entries = listed(p.entries)
 	t := w.open()
 	defer t.close()
@@ -238,11 +240,8 @@ func (s *Session) perform(ctx context.Context, w WorkTree, plan planner) (Rewind
 	var p *stackPlan
 	ack, err := s.Update(ctx, stackTypes(), func(now *projector.Outline) ([]events.Payload, error) {
 		result = RewindResult{}
-		head, err := now.Session(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if p, err = plan(ctx, head); err != nil {
+		var err error
+		if p, err = plan(ctx, now); err != nil {
 			return nil, err
 		}
 		result = s.restore(ctx, w, p, first)

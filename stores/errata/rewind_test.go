@@ -229,7 +229,7 @@ func TestPanelRewind(t *testing.T) {
 			}
 			plan, err := s.PlanRewindSteps(t.Context(), errata.WorkTree{}, 3)
 			must(t, err)
-			if len(plan.Leaves) != 12 || len(plan.Returns) != 0 || len(plan.Entries) != 3 || stackLen(t, s) != 3 {
+			if plan.Leaves.Count != 12 || plan.Returns.Count != 0 || len(plan.Entries) != 3 || stackLen(t, s) != 3 {
 				t.Errorf("got %+v", plan)
 			}
 			if _, err := s.RewindSteps(t.Context(), errata.WorkTree{}, 4); !errors.Is(err, errata.ErrNothingToRewind) {

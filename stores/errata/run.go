@@ -216,9 +216,9 @@ func (s *Session) UpdateLastRunNote(ctx context.Context, note string) error {
 func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Run) (*events.RunAnnotated, error)) error {
 	types := []string{events.TypeRunFinished, events.TypeRunAnnotated, events.TypeSessionRewound}
 	return s.change(ctx, types, func(now *projector.Outline) ([]events.Payload, error) {
-		run, err := lastRun(ctx, now)
-		if err != nil || run == nil {
-			return nil, err
+		run := lastRun(now)
+		if run == nil {
+			return nil, nil
 		}
 		a, err := decide(run)
 		return []events.Payload{a}, err
@@ -226,16 +226,13 @@ func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Run) 
 }
 
 // lastRun returns the newest run of a panel that is not withdrawn, or nil.
-func lastRun(ctx context.Context, now *projector.Outline) (*projector.Run, error) {
+func lastRun(now *projector.Outline) *projector.Run {
 	for _, r := range slices.Backward(now.Ledger().Runs) {
-		if r.Kind != panel.Kind {
-			continue
-		}
-		if live, err := now.IsLive(ctx, r.At); live || err != nil {
-			return r, err
+		if r.Kind == panel.Kind && now.IsLive(r.At) {
+			return r
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // SaveInitialMeta creates the session with its metadata before any run. It does not change a session that has

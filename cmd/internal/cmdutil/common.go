@@ -1,6 +1,7 @@
 package cmdutil
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -98,17 +99,34 @@ func (a *App) Say(format string, args ...any) error {
 }
 
 // ListTurns prints the number of turns, and each turn on a line after a sign. Of many turns it prints the first 10.
-func (a *App) ListTurns(what, sign string, turns []projector.TurnAt) {
+func (a *App) ListTurns(ctx context.Context, what, sign string, turns projector.Turns) error {
 	const most = 10
 	style, width := a.Style(), cli.Width(a.Out)
 	paint := map[string]func(string) string{"-": style.Red, "+": style.Green}[sign]
-	fmt.Fprintf(a.Out, "%s: %s\n", what, plain.Count(len(turns), "turn"))
-	for i, t := range turns {
-		if i == most && len(turns) > most+1 {
-			fmt.Fprintf(a.Out, "  %s ... and %d more\n", sign, len(turns)-most)
-			return
+	fmt.Fprintf(a.Out, "%s: %s\n", what, plain.Count(turns.Count, "turn"))
+	n := 0
+	for t, err := range turns.All(ctx) {
+		if err != nil {
+			return err
+		}
+		if n++; n > most && turns.Count > most+1 {
+			fmt.Fprintf(a.Out, "  %s ... and %d more\n", sign, turns.Count-most)
+			break
 		}
 		place := fmt.Sprintf(" %s#%d %v  ", render.Cut(t.Thread, max(width/3, 8)), t.Number, t.Offset)
 		fmt.Fprintln(a.Out, "  "+paint(sign)+place+render.Summary(t.Turn, render.Excerpt(width-3-len(place))))
 	}
+	return nil
+}
+
+// ReadTurns reads turns for JSON. The list is not nil.
+func ReadTurns(ctx context.Context, turns projector.Turns) ([]projector.TurnAt, error) {
+	list := make([]projector.TurnAt, 0, turns.Count)
+	for t, err := range turns.All(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, t)
+	}
+	return list, nil
 }

@@ -159,11 +159,16 @@ func (m *mover) run(ctx context.Context, arg string, plan func(*errata.Session) 
 		if err != nil {
 			return err
 		}
-		out := moved{Session: cli.ID(s.ID()), To: move.Event.To, Undoes: move.Event.Undoes, Leaves: cli.NonNil(move.Leaves), Returns: cli.NonNil(move.Returns), Files: movedFiles(move.files)}
-		if m.app.Format == cli.Text && !move.There {
-			describe(m.app, s, move)
+		out := moved{Session: cli.ID(s.ID()), To: move.Event.To, Undoes: move.Event.Undoes, Files: movedFiles(move.files)}
+		if m.app.Format != cli.Text {
+			err = out.read(ctx, move)
+		} else if !move.There {
+			err = describe(ctx, m.app, s, move)
 		}
-		if len(move.Leaves) > 0 {
+		if err != nil {
+			return err
+		}
+		if move.Leaves.Count > 0 {
 			if err := m.warnAgent(ctx, st, s, move); err != nil {
 				return err
 			}
@@ -180,6 +185,14 @@ func (m *mover) run(ctx context.Context, arg string, plan func(*errata.Session) 
 		}
 		return errors.Join(err, m.warnFiles(out))
 	})
+}
+
+// read reads the turns of a move.
+func (out *moved) read(ctx context.Context, move *plannedMove) (err error) {
+	if out.Leaves, err = cmdutil.ReadTurns(ctx, move.Leaves); err == nil {
+		out.Returns, err = cmdutil.ReadTurns(ctx, move.Returns)
+	}
+	return err
 }
 
 // make asks for confirmation, makes a move and records its result. A move to the present position needs no
@@ -210,24 +223,32 @@ func (m *mover) conclude(out moved, there bool) error {
 }
 
 // describe prints the turns that leave and return.
-func describe(a *cmdutil.App, s *tally.Session, move *plannedMove) {
+func describe(ctx context.Context, a *cmdutil.App, s *tally.Session, move *plannedMove) error {
 	_ = a.Say("%s goes to %v.", cli.ID(s.ID()), move.Event.To) // the same error follows below
-	a.ListTurns("leaves", "-", move.Leaves)
-	a.ListTurns("returns", "+", move.Returns)
-	if n := sharing(move.Leaves); n > 0 {
+	if err := a.ListTurns(ctx, "leaves", "-", move.Leaves); err != nil {
+		return err
+	}
+	if err := a.ListTurns(ctx, "returns", "+", move.Returns); err != nil {
+		return err
+	}
+	n, err := sharing(ctx, move.Leaves)
+	if n > 0 {
 		_ = a.Say("  (%s of one event each; the entries of an event stay together)", plain.Count(n, "group"))
 	}
 	listFiles(a.Out, move.files)
+	return err
 }
 
 // sharing counts the events with several of the turns.
-func sharing(turns []projector.TurnAt) int {
+func sharing(ctx context.Context, turns projector.Turns) (n int, err error) {
 	count := make(map[events.Offset]int)
-	n := 0
-	for _, t := range turns {
+	for t, err := range turns.All(ctx) {
+		if err != nil {
+			return 0, err
+		}
 		if count[t.Offset]++; count[t.Offset] == 2 {
 			n++
 		}
 	}
-	return n
+	return n, nil
 }

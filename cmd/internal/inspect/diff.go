@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -8,6 +9,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/cmd/internal/show"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -17,8 +19,14 @@ type differing struct {
 	Returns []projector.TurnAt `json:"returns"` // in B and not in A
 }
 
+// differ compares two positions of a session.
+type differ struct {
+	app            *cmdutil.App
+	stat, exitCode bool
+}
+
 func newDiff(a *cmdutil.App) *cobra.Command {
-	var stat, exitCode bool
+	d := &differ{app: a}
 	cmd := &cobra.Command{
 		Use: "diff SESSION A B", Short: "Compare the turns at two positions of a session", Args: cobra.ExactArgs(3),
 		Long: `Compare the turns at two positions of a session: list turns that are only in A, and turns
@@ -26,37 +34,57 @@ that are only in B. Positions are such as @12, #3, ~1, head or a time; see tally
 positions.`,
 		Example: cmdutil.Examples("tally diff last ~2 head", "tally diff travel '#3' '#9' --stat", "tally diff travel @10 head --exit-code"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
-				s, err := a.Session(cmd.Context(), st, args[0])
-				if err != nil {
-					return err
-				}
-				from, err := s.Load(cmd.Context(), args[1])
-				if err != nil {
-					return err
-				}
-				to, err := s.Load(cmd.Context(), args[2])
-				if err != nil {
-					return err
-				}
-				leaves, returns := projector.Changes(from.Threads, to.Threads)
-				switch {
-				case a.Format != cli.Text:
-					err = cli.WriteJSON(a.Out, a.Format, differing{cli.NonNil(leaves), cli.NonNil(returns)})
-				case stat:
-					_, err = fmt.Fprintf(a.Out, "-%d +%d turns\n", len(leaves), len(returns))
-				case len(leaves)+len(returns) > 0:
-					a.ListTurns("only at "+args[1], "-", leaves)
-					a.ListTurns("only at "+args[2], "+", returns)
-				}
-				if err == nil && exitCode && from.Threads.Hash() != to.Threads.Hash() {
-					return cli.Silent(1)
-				}
-				return err
-			})
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return d.compare(cmd.Context(), st, args) })
 		},
 	}
-	cmd.Flags().BoolVar(&stat, "stat", false, "only the numbers")
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit 1 if the threads differ, 0 if not")
+	cmd.Flags().BoolVar(&d.stat, "stat", false, "only the numbers")
+	cmd.Flags().BoolVar(&d.exitCode, "exit-code", false, "exit 1 if the threads differ, 0 if not")
 	return cmd
+}
+
+func (d *differ) compare(ctx context.Context, st *tally.Store, args []string) error {
+	s, err := d.app.Session(ctx, st, args[0])
+	if err != nil {
+		return err
+	}
+	head, hole := s.Outline(ctx)
+	if err := projector.Tolerate(hole); err != nil {
+		return err
+	}
+	from, err := show.PastAt(ctx, head, hole, args[1])
+	if err != nil {
+		return err
+	}
+	to, err := show.PastAt(ctx, head, hole, args[2])
+	if err == nil {
+		err = d.print(ctx, from, to, args)
+	}
+	if err != nil || !d.exitCode {
+		return err
+	}
+	if same, err := from.Equal(ctx, to); same || err != nil {
+		return err
+	}
+	return cli.Silent(1)
+}
+
+func (d *differ) print(ctx context.Context, from, to *projector.Past, args []string) (err error) {
+	leaves, returns := projector.Changes(from, to)
+	switch {
+	case d.app.Format != cli.Text:
+		var out differing
+		if out.Leaves, err = cmdutil.ReadTurns(ctx, leaves); err == nil {
+			out.Returns, err = cmdutil.ReadTurns(ctx, returns)
+		}
+		if err == nil {
+			err = cli.WriteJSON(d.app.Out, d.app.Format, out)
+		}
+	case d.stat:
+		_, err = fmt.Fprintf(d.app.Out, "-%d +%d turns\n", leaves.Count, returns.Count)
+	case leaves.Count+returns.Count > 0:
+		if err = d.app.ListTurns(ctx, "only at "+args[1], "-", leaves); err == nil {
+			err = d.app.ListTurns(ctx, "only at "+args[2], "+", returns)
+		}
+	}
+	return err
 }

@@ -193,7 +193,7 @@ func (r *reader) list(ctx context.Context, st *tally.Store, rng events.Range, s 
 			r.beside++
 			continue
 		}
-		if err := r.print(ctx, list, format, f, rec.Purged, s); err != nil {
+		if err := r.print(list, format, f, rec.Purged, s); err != nil {
 			return err
 		}
 	}
@@ -214,18 +214,14 @@ func (r *reader) list(ctx context.Context, st *tally.Store, rng events.Range, s 
 	return nil
 }
 
-func (r *reader) print(ctx context.Context, list *cli.List, format cli.Format, rec projector.Fact, purged bool, s *projector.Outline) error {
+func (r *reader) print(list *cli.List, format cli.Format, rec projector.Fact, purged bool, s *projector.Outline) error {
 	if r.raw {
 		_, err := r.app.Bytes().Write(append(rec.Data[:len(rec.Data):len(rec.Data)], '\n'))
 		return err
 	}
 	state, reason := "", ""
 	if s != nil && !r.follow {
-		live, err := s.IsLive(ctx, rec.Offset)
-		if err != nil {
-			return err
-		}
-		state, reason = stateOf(s.Ledger(), live, rec.Record)
+		state, reason = stateOf(s.Ledger(), s.IsLive(rec.Offset), rec.Record)
 	}
 	if purged {
 		state, reason = "purged", "its content was purged"

@@ -103,11 +103,7 @@ func TreeOf(ctx context.Context, handle *tally.Session, o *projector.Outline, st
 		more = append(more, runs...)
 	}
 	for _, run := range o.Ledger().Runs {
-		live, err := o.IsLive(ctx, run.At)
-		if err != nil {
-			return nil, false, err
-		}
-		next := TreeRun{Run: RunOf(run, !live)}
+		next := TreeRun{Run: RunOf(run, !o.IsLive(run.At))}
 		if p := run.Parent; p != nil {
 			next.Parent, next.Checkpoint, next.ToolCall = p.Run, p.Checkpoint, p.ToolCall
 		}

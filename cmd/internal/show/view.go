@@ -4,6 +4,7 @@ package show
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/tallylog/tally"
@@ -73,7 +74,8 @@ func (v *View) Session(ctx context.Context) (*projector.Session, error) {
 
 func (v *View) load(ctx context.Context) (*projector.Session, error) {
 	v.Before = make(map[string]int)
-	if v.Last == 0 || v.At != "" {
+	onlyTurns := v.Raw && v.Run == "" && !v.Traces && !v.All
+	if !onlyTurns && (v.Last == 0 || v.At != "") {
 		s, err := v.Handle.Load(ctx, v.At)
 		err = projector.Tolerate(err)
 		if err != nil {
@@ -89,17 +91,28 @@ func (v *View) load(ctx context.Context) (*projector.Session, error) {
 		return s, nil
 	}
 	o, err := v.Handle.Outline(ctx)
-	err = projector.Tolerate(err)
-	if err != nil {
+	if projector.Tolerate(err) != nil {
 		return nil, err
 	}
-	v.End = o.Offset()
+	past, err := PastAt(ctx, o, err, v.At)
+	if projector.Tolerate(err) != nil {
+		return nil, err
+	}
+	v.End = past.Offset()
 	s := projector.NewSession(o.Subject())
-	s.Ledger, s.Damaged = o.Ledger(), o.Damaged()
-	for _, name := range o.Names() {
-		th := &projector.Thread{Turns: []projector.Turn{}, Meta: o.Meta(name)}
-		if v.Before[name] = max(0, o.Len(name)-v.Last); v.Thread == "" || v.Thread == name {
-			turns, err := o.Last(ctx, name, v.Last)
+	if hole, is := errors.AsType[*projector.HoleError](err); is {
+		s.Damaged = hole.Damaged
+	}
+	if v.At == "" {
+		s.Ledger = o.Ledger()
+	}
+	for _, name := range past.Names() {
+		th := &projector.Thread{Turns: []projector.Turn{}, Meta: past.Meta(name)}
+		if v.Last > 0 {
+			v.Before[name] = max(0, past.Len(name)-v.Last)
+		}
+		if v.Thread == "" || v.Thread == name {
+			turns, err := past.Turns(ctx, name, v.Before[name], past.Len(name))
 			if err != nil {
 				return nil, err
 			}
@@ -108,6 +121,30 @@ func (v *View) load(ctx context.Context) (*projector.Session, error) {
 		s.Threads[name] = th
 	}
 	return s, nil
+}
+
+// PastAt returns the threads of a session at a position. hole is the damage that the session's outline came with. The
+// errors are those of [tally.Session.Load].
+func PastAt(ctx context.Context, head *projector.Outline, hole error, position string) (*projector.Past, error) {
+	p, err := projector.ParsePosition(position)
+	if err != nil {
+		return nil, err
+	}
+	if p.IsHead() {
+		return &head.Past, hole
+	}
+	if hole != nil && !p.IsOffset() {
+		return nil, projector.Refuse(hole)
+	}
+	at, err := head.Resolve(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	past, err := head.Back(ctx, at)
+	if at < head.First() {
+		err = projector.Refuse(err)
+	}
+	return past, err
 }
 
 // Names lists the threads that were asked for.
