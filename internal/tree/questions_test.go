@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/storagetest"
 )
 
 // manyFiles returns a tree with files f0 to f<n-1>, which has 50 changes as its limit.
@@ -173,4 +174,22 @@ func TestQuestions(t *testing.T) {
 			}
 		})
 	}
+	t.Run("net F3 a file that cannot be read delays no question about others", func(t *testing.T) {
+		w := manyFiles(t, rand.New(rand.NewPCG(1, 5)), 8)
+		w.faulty, w.plan = true, func(c storagetest.Call) storagetest.Fault {
+			if c.Op == "read" && c.Path == "f7" {
+				return storagetest.Fail
+			}
+			return storagetest.None
+		}
+		must(t, w.user.Put("f7", "edited"))
+		for i := range 5 {
+			must(t, w.user.Remove(fmt.Sprint("f", i)))
+		}
+		w.tell()
+		w.pass(5 * time.Second)
+		if w.tree.Room() == nil {
+			t.Error("five of eight files are gone, and the tree does not ask")
+		}
+	})
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/tallylog/tally/internal/testkit"
 )
 
@@ -57,6 +59,15 @@ func TestProblems(t *testing.T) {
 			r.mustBe("unreadable " + name)
 		})
 	}
+	t.Run("net G2 the growth of a file is noticed although its notification was dropped", func(t *testing.T) {
+		r := newRig(t, func(o *Options) { o.Files, o.Poll, o.Folders = 24*time.Hour, 24*time.Hour, 24*time.Hour })
+		r.write("folder/a.jsonl", "one\n")
+		r.drain()
+		r.append("folder/a.jsonl", "two\n")
+		r.tail.onWatchError(fsnotify.ErrEventOverflow)
+		r.drain()
+		r.mustHave("a", "one\ntwo\n")
+	})
 	t.Run("net G5 the state has a file under its last path alone", func(t *testing.T) {
 		r := newRig(t, nil)
 		r.write("a.jsonl", "line\n")
