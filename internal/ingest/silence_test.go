@@ -37,3 +37,17 @@ func TestSilenceOnTime(t *testing.T) {
 		})
 	})
 }
+
+// Several events follow from one silence.
+func TestSilenceCutShort(t *testing.T) {
+	t.Run("net G4 all that follows from a silence is there after a crash at any append and without the state", func(t *testing.T) {
+		dir := t.TempDir()
+		for stored := range 10 {
+			r := newRig(t, dir, ofClaude)
+			r.write("-p/s.jsonl", promptsIn("/pier", 0, 1)+answer)
+			r.stopped(stored, false, 2)
+			r.run()
+			r.check(dir)
+		}
+	})
+}
