@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit"
@@ -76,17 +77,23 @@ func TestFollowIsARead(t *testing.T) {
 	}
 }
 
-// uncertain is a backend that stores everything, and does not answer from the second message on. A look for the last
-// record of a subject waits.
+// slowly is a key of contexts.
+type slowly struct{}
+
+// uncertain is a backend that stores two messages and answers the first one. Last waits if its context has the key
+// slowly.
 type uncertain struct {
 	log.Backend
-	stored int
-	look   chan struct{}
+	came int
+	look chan struct{}
 }
 
 func (u *uncertain) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
+	if u.came++; u.came > 2 {
+		return log.Receipt{}, log.ErrUnknown
+	}
 	receipt, err := u.Backend.Publish(ctx, p)
-	if u.stored++; u.stored > 1 {
+	if u.came == 2 {
 		return log.Receipt{}, log.ErrUnknown
 	}
 	return receipt, err
@@ -94,7 +101,9 @@ func (u *uncertain) Publish(ctx context.Context, p log.Publication) (log.Receipt
 
 func (u *uncertain) Last(ctx context.Context, subject string) (log.Message, error) {
 	m, err := u.Backend.Last(ctx, subject)
-	<-u.look
+	if ctx.Value(slowly{}) != nil {
+		<-u.look
+	}
 	return m, err
 }
 
@@ -115,13 +124,13 @@ func TestReaderAtTheEnd(t *testing.T) {
 			}()
 			synctest.Wait()
 			go func() {
-				_, err := l.Last(context.Background(), a)
+				_, err := l.Last(context.WithValue(context.Background(), slowly{}, true), a)
 				read <- err
 			}()
 			synctest.Wait()
 			closed := make(chan error, 1)
 			go func() { closed <- l.Close() }()
-			synctest.Wait()
+			time.Sleep(time.Minute) // the unit gives up
 			close(b.look)
 			if err := <-read; err == nil {
 				return fmt.Errorf("a part of a unit was returned")

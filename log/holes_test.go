@@ -133,6 +133,20 @@ func TestKnownLosses(t *testing.T) {
 			t.Errorf("got %v, want [@6]", lost)
 		}
 	})
+	t.Run("net D1 an append is refused if a record was lost behind its expectation", func(t *testing.T) {
+		b := events.Session("", "b")
+		for _, expect := range []log.Expect{log.At(5), log.Since(5, "com.example.note")} {
+			if _, err := l.Append(ctx, a, expect, note("", "x")); !events.IsDamage(err) {
+				t.Errorf("%v: got %v, want the damage", expect, err)
+			}
+			for _, guard := range [][]events.Event{nil, {note("", "x")}} {
+				_, err := l.AppendAll(ctx, log.Part{Subject: a, Expect: expect, Events: guard}, log.Part{Subject: b, Events: []events.Event{note("", "x")}})
+				if !events.IsDamage(err) {
+					t.Errorf("%v, a part with %d events: got %v, want the damage", expect, len(guard), err)
+				}
+			}
+		}
+	})
 	t.Run("net D1 a list names lost subjects of its namespace", func(t *testing.T) {
 		var got []string
 		for info, err := range l.Subjects(ctx, events.DefaultNamespace, "") {

@@ -30,13 +30,23 @@ type played struct {
 	stored map[string][]uint64 // numbers, by producer; guarded by guard
 }
 
-func newPlayed() *played {
+func newPlayed(t *testing.T) *played {
 	p := &played{requests: make(map[string]*numberedRequest), stored: make(map[string][]uint64)}
 	over := func(a arrival, err error) {
 		r := p.requests[a.reply]
 		r.answers, r.stored = r.answers+1, err == nil
 	}
-	p.numbering = &numbering{series: make(map[seriesKey]*series), refuse: over,
+	refuse := func(a arrival, err error) {
+		over(a, err)
+		order, is := errors.AsType[*orderError](err)
+		if !is {
+			return
+		}
+		if g, known := p.series[seriesKey{a.producer, a.sub}].given[order.next-1]; known && g.link.failed() {
+			t.Errorf("%v, and number %d failed", err, order.next-1)
+		}
+	}
+	p.numbering = &numbering{series: make(map[seriesKey]*series), refuse: refuse,
 		answer: func(a arrival, done *Pending) {
 			go func() {
 				<-done.done
@@ -85,7 +95,7 @@ func TestNumberingPrograms(t *testing.T) {
 	random := rand.New(rand.NewPCG(12, 12))
 	for range 60 {
 		synctest.Test(t, func(t *testing.T) {
-			p, steps, next := newPlayed(), "", map[string]int{}
+			p, steps, next := newPlayed(t), "", map[string]int{}
 			for range 4 + random.IntN(30) {
 				producer := []string{"p", "q"}[random.IntN(2)]
 				switch step := random.IntN(8); {
