@@ -14,6 +14,8 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/snapshot"
 )
@@ -210,4 +212,23 @@ func mustAgreeAt(t *rapid.T, l *projector.Loader, sub events.Subject, want *test
 	if n != d.Last().Number {
 		t.Fatalf("%s at %v: got %d revisions, but the newest has number %d", sub, at, n, d.Last().Number)
 	}
+}
+
+// If a record of an unknown subject is lost, a document without records may have been that one.
+func TestDocumentOfWhichNothingIsLeft(t *testing.T) {
+	t.Run("net D1 a lost record may be of any document", func(t *testing.T) {
+		onShelf(t, func(t *testing.T, l *log.Log, mem *memlog.Backend) {
+			mustPut(t, l, s1, "a", "b")
+			loader := &projector.Loader{Source: l}
+			if _, err := loader.Document(t.Context(), recipe, 0); !errors.Is(err, projector.ErrNotFound) {
+				t.Errorf("nothing is lost: got %v, want not found", err)
+			}
+			mem.Damage(1)
+			l.Lose([]log.Hole{{Offset: 1}})
+			d, err := loader.Document(t.Context(), recipe, 0)
+			if hole, is := errors.AsType[*projector.HoleError](err); !is || d == nil || !slices.Equal(d.Damaged, []events.Offset{1}) {
+				t.Errorf("got %+v, %v (%v), want the loss of 1", d, err, hole)
+			}
+		})
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +31,8 @@ type shelf struct {
 	resets  int
 	refuse  func(projector.Fact) error
 	broken  error // of commits
+
+	misleading string // a commit with an end of the log before its position
 }
 
 func (s *shelf) Name() string { return "shelf" }
@@ -64,6 +67,9 @@ func (s *shelf) Commit(_ context.Context, c projector.Cursor) error {
 	defer s.mu.Unlock()
 	if s.broken != nil {
 		return s.broken
+	}
+	if c.Head < c.Offset {
+		s.misleading = fmt.Sprintf("the view is at %v, and says that the log ends at %v", c.Offset, c.Head)
 	}
 	s.cursor, s.stored, s.pending = c, append(s.stored, s.pending...), nil
 	s.commits++
@@ -103,6 +109,9 @@ func (s *shelf) has(t *testing.T, want ...string) {
 	defer s.mu.Unlock()
 	if !slices.Equal(s.stored, want) {
 		t.Errorf("view: got %v, want %v", s.stored, want)
+	}
+	if s.misleading != "" {
+		t.Error(s.misleading)
 	}
 }
 
@@ -303,7 +312,7 @@ func TestRunnerTellsOfLosses(t *testing.T) {
 	})
 }
 
-// A view of another log is emptied, with one message.
+// A view of another log is emptied with its quarantine, with one message.
 func TestRunnerKnowsItsLog(t *testing.T) {
 	for name, cursor := range map[string]projector.Cursor{
 		"another event": {Offset: 1, EventID: "z"},
@@ -315,7 +324,7 @@ func TestRunnerKnowsItsLog(t *testing.T) {
 				mustPut(t, l, s1, "a", "b", "c")
 				mem.Damage(2)
 				var said warnings
-				v := &shelf{cursor: cursor, stored: []string{"z"}}
+				v := &shelf{cursor: cursor, stored: []string{"z"}, aside: []projector.Quarantine{{Subject: s1, Offset: 1}}}
 				r := &projector.Runner{Log: l, View: v, Logger: said.logger()}
 				for range 2 {
 					if err := r.CatchUp(t.Context(), nil); err != nil {
@@ -356,5 +365,40 @@ func TestRunnerWaitEnds(t *testing.T) {
 		if err := r.Wait(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("wait for a missing record: got %v, want DeadlineExceeded", err)
 		}
+	})
+}
+
+// Readers of a view on a full disk get the error, and wait again as soon as there is room.
+func TestRunnerHasRoomAgain(t *testing.T) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
+		var full atomic.Bool
+		noSpace := errors.New("no space")
+		v := &shelf{}
+		r := &projector.Runner{Log: l, View: v, Room: func() error {
+			if full.Load() {
+				return noSpace
+			}
+			return nil
+		}}
+		defer running(t, r)()
+		for i := range 2 {
+			at := events.Offset(2*i + 1)
+			full.Store(true)
+			mustPut(t, l, s1, fmt.Sprint(at))
+			time.Sleep(time.Minute)
+			if err := r.Wait(t.Context(), at); !errors.Is(err, noSpace) {
+				t.Errorf("no room: got %v", err)
+			}
+			full.Store(false)
+			time.Sleep(time.Minute)
+			waited := make(chan error, 1)
+			go func() { waited <- r.Wait(t.Context(), at+1) }()
+			synctest.Wait()
+			mustPut(t, l, s1, fmt.Sprint(at+1))
+			if err := <-waited; err != nil {
+				t.Errorf("room again: got %v", err)
+			}
+		}
+		v.has(t, "@1", "@2", "@3", "@4")
 	})
 }

@@ -115,6 +115,40 @@ func (b *bench) must(sub events.Subject, want ...int) {
 
 var off = projector.Policy{Records: -1, Bytes: -1, Age: -1}
 
+// stopping is a store whose first write calls stop and fails.
+type stopping struct {
+	*counted
+	stop func()
+}
+
+func (i *stopping) Put(ctx context.Context, s snapshot.Snapshot) error {
+	if stop := i.stop; stop != nil {
+		i.stop = nil
+		stop()
+		return ctx.Err()
+	}
+	return i.counted.Put(ctx, s)
+}
+
+// A session whose write was interrupted by the stop is written before the end.
+func TestSnapshotterStopsDuringAWrite(t *testing.T) {
+	onBench(t, func(b *bench) {
+		ctx, stop := context.WithCancel(b.t.Context())
+		k := &projector.Snapshotter{Log: b.log, Snapshots: &stopping{b.store, stop}, Policy: projector.Policy{Records: 3}, Logger: b.warn.logger()}
+		done := make(chan error, 1)
+		go func() { done <- k.Run(ctx) }()
+		synctest.Wait()
+		b.turns(s1, 3)
+		if err := <-done; err != nil {
+			b.t.Error(err)
+		}
+		b.must(s1, 3)
+		if said := b.warn.all(); len(said) > 0 {
+			b.t.Errorf("got warnings %v", said)
+		}
+	})
+}
+
 func TestSnapshotterCountsRecords(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Records: 3, Keep: 2})
