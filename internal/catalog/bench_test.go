@@ -47,3 +47,38 @@ func foldRate(b *testing.B, count int, session func(int) int) float64 {
 	}
 	return float64(count) / time.Since(began).Seconds()
 }
+
+// BenchmarkInTurn folds records of sessions in turn, with the commits of a view that follows a log, and reports the time
+// of a record: for few sessions, which share a commit, for many, and for many that are new.
+func BenchmarkInTurn(b *testing.B) {
+	for _, bc := range []struct {
+		name            string
+		sessions, count int
+	}{{"few", 50, 40_000}, {"many", 20_000, 60_000}, {"new", 40_000, 40_000}} {
+		b.Run(bc.name, func(b *testing.B) {
+			for b.Loop() {
+				c := New(b.TempDir(), openingOf, nullLogger)
+				_, _, err := c.Begin(b.Context())
+				must(b, err)
+				took := foldInTurn(b, c, bc.sessions, bc.count)
+				b.ReportMetric(float64(took.Nanoseconds())/1e3/float64(bc.count), "µs/record")
+				must(b, c.Close())
+			}
+		})
+	}
+}
+
+// foldInTurn folds records, and commits each 200 of them.
+func foldInTurn(b *testing.B, c *Catalog, sessions, count int) time.Duration {
+	turn := &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(`{"role":"user","content":"hello"}`)}}}
+	began := time.Now()
+	for i := range count {
+		at := began.Add(time.Duration(i) * time.Millisecond)
+		rec := events.Record{Event: events.Event{ID: "e", Type: events.TypeTurnAppended, Subject: events.Session("default", fmt.Sprintf("s%d", i%sessions)), Time: at}, Offset: events.Offset(i + 1), Recorded: at}
+		must(b, c.Apply(b.Context(), projector.Fact{Record: rec, Payload: turn}))
+		if i%200 == 199 || i == count-1 {
+			must(b, c.Commit(b.Context(), projector.Cursor{Offset: rec.Offset, EventID: "e"}))
+		}
+	}
+	return time.Since(began)
+}
