@@ -17,7 +17,7 @@ const (
 // describe a session.
 var catalogForm = form{
 	view:    "catalog",
-	version: 10,
+	version: 11,
 	tables:  []string{"sessions", "state", "marks", "runs", "costs", "documents", "links", "responses", "progress"},
 	schema: responsesSchema + progressSchema + `
 CREATE TABLE sessions{set}(
@@ -34,7 +34,7 @@ CREATE TABLE sessions{set}(
 	first_offset INTEGER NOT NULL, head_offset INTEGER NOT NULL, live TEXT NOT NULL,
 	steps INTEGER NOT NULL, reached TEXT NOT NULL, total_tokens INTEGER NOT NULL, finished_at TEXT NOT NULL,
 	raw_offset INTEGER NOT NULL, models TEXT NOT NULL,
-	UNIQUE(namespace, id), UNIQUE(namespace, head_offset));
+	UNIQUE(namespace, id), UNIQUE(namespace, head_offset), UNIQUE(namespace, last_at, id DESC));
 CREATE TABLE state{set}(session INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE marks{set}(
 	session INTEGER NOT NULL, number INTEGER NOT NULL, offset INTEGER NOT NULL, turns INTEGER NOT NULL, data BLOB NOT NULL,
