@@ -187,7 +187,7 @@ func (c *Catalog) session(ctx context.Context, sub events.Subject) (*sessionRow,
 	}
 	s := newSession(sub)
 	var state []byte
-	found, err := c.find(ctx, "SELECT session, data, "+sessionColumns+" FROM sessions{set} JOIN state{set} USING(session) WHERE namespace=? AND id=?",
+	found, err := c.find(ctx, "SELECT session, fold, "+sessionColumns+" FROM sessions{set} WHERE namespace=? AND id=?",
 		[]any{sub.Namespace, sub.ID}, append([]any{&s.key, &state}, s.columns()...))
 	if err != nil {
 		return nil, c.wrap(err)
@@ -296,7 +296,7 @@ func (c *Catalog) Forget(ctx context.Context, sub events.Subject) error {
 
 // erase removes the rows of a session that is folded again.
 func (c *Catalog) erase(ctx context.Context, key int64) error {
-	for _, table := range []string{"sessions", "state", "marks", "runs", "costs", "progress"} {
+	for _, table := range []string{"sessions", "marks", "runs", "costs", "progress"} {
 		if err := c.run(ctx, "DELETE FROM "+table+"{set} WHERE session=?", key); err != nil {
 			return err
 		}
@@ -329,23 +329,21 @@ func (c *Catalog) store(ctx context.Context) error {
 }
 
 var (
-	insertSession = "INSERT INTO sessions{set}(" + sessionColumns + ", session) VALUES(" + placeholders(39) + ")"
+	insertSession = "INSERT INTO sessions{set}(" + sessionColumns + ", fold, session) VALUES(" + placeholders(40) + ")"
 	// Namespace and id never change. Setting them would rewrite their index.
-	updateSession = "UPDATE sessions{set} SET (" + strings.TrimPrefix(sessionColumns, "namespace, id, ") + ")=(" + placeholders(36) + ") WHERE session=?"
+	updateSession = "UPDATE sessions{set} SET (" + strings.TrimPrefix(sessionColumns, "namespace, id, ") + ", fold)=(" + placeholders(37) + ") WHERE session=?"
 )
 
 func (c *Catalog) storeSession(ctx context.Context, s *sessionRow) error {
 	if err := s.settle(); err != nil {
 		return err
 	}
-	text, row := insertSession, valuesOf(append(s.columns(), &s.key))
+	fold := s.state()
+	text, row := insertSession, valuesOf(append(s.columns(), &fold, &s.key))
 	if s.stored {
 		text, row = updateSession, row[2:]
 	}
 	if err := c.run(ctx, text, row...); err != nil {
-		return err
-	}
-	if err := c.put(ctx, "state", s.key, s.state()); err != nil {
 		return err
 	}
 	for n := s.blocks; n < s.history.Blocks(); n++ {

@@ -11,7 +11,7 @@ import (
 // insertion order, which needs no sorting. The turns of a session that was in quarantine were inserted later than a
 // fold from the start inserts them, hence the second order.
 var tableOrders = map[string][]string{
-	"sessions": {"session"}, "state": {"session"}, "marks": {"session, number"}, "runs": {"session, kind, id"},
+	"sessions": {"session"}, "marks": {"session, number"}, "runs": {"session, kind, id"},
 	"costs": {"session, day, model, run_kind, run_id"}, "documents": {"namespace, kind, id"},
 	"links":     {"namespace, kind, id, rel, to_subject"},
 	"responses": {"namespace, response, output_tokens, offset"}, "progress": {"session, run_kind, run_id, offset"},

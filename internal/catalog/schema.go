@@ -18,7 +18,7 @@ const (
 var catalogForm = form{
 	view:    "catalog",
 	version: 11,
-	tables:  []string{"sessions", "state", "marks", "runs", "costs", "documents", "links", "responses", "progress"},
+	tables:  []string{"sessions", "marks", "runs", "costs", "documents", "links", "responses", "progress"},
 	schema: responsesSchema + progressSchema + `
 CREATE TABLE sessions{set}(
 	session INTEGER PRIMARY KEY, namespace TEXT NOT NULL, id TEXT NOT NULL,
@@ -33,9 +33,8 @@ CREATE TABLE sessions{set}(
 	parent TEXT NOT NULL, fork_session TEXT NOT NULL, fork_offset INTEGER NOT NULL,
 	first_offset INTEGER NOT NULL, head_offset INTEGER NOT NULL, live TEXT NOT NULL,
 	steps INTEGER NOT NULL, reached TEXT NOT NULL, total_tokens INTEGER NOT NULL, finished_at TEXT NOT NULL,
-	raw_offset INTEGER NOT NULL, models TEXT NOT NULL,
+	raw_offset INTEGER NOT NULL, models TEXT NOT NULL, fold BLOB NOT NULL,
 	UNIQUE(namespace, id), UNIQUE(namespace, head_offset), UNIQUE(namespace, last_at, id DESC));
-CREATE TABLE state{set}(session INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE marks{set}(
 	session INTEGER NOT NULL, number INTEGER NOT NULL, offset INTEGER NOT NULL, turns INTEGER NOT NULL, data BLOB NOT NULL,
 	PRIMARY KEY(session, number)) WITHOUT ROWID;
