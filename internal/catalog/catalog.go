@@ -30,6 +30,10 @@ type Catalog struct {
 	aside     map[events.Subject]bool
 	gone      map[events.Subject]int64       // subjects that are folded again from the start, with the keys of sessions
 	paid      map[responseKey][]paidResponse // costs since the last commit that name a response
+
+	known    filter // sessions that were begun since Begin and, if complete is set, all others of the table
+	complete bool
+	missed   int64 // number of searches of the table for a session that it does not have
 }
 
 // memory is the approximate size of the cache of folded sessions. perRecord is the approximate memory that a record
@@ -57,6 +61,7 @@ func (c *Catalog) Name() string { return c.view }
 func (c *Catalog) clear() {
 	c.sessions, c.recent, c.dirty, c.footprint = make(map[events.Subject]*list.Element), list.New(), nil, 0
 	c.held, c.paid = 0, nil
+	c.known, c.complete, c.missed = filter{}, false, 0
 	c.documents, c.aside, c.gone = make(map[events.Subject]*document), make(map[events.Subject]bool), make(map[events.Subject]int64)
 }
 
@@ -75,13 +80,14 @@ func (c *Catalog) Begin(ctx context.Context) (projector.Cursor, []projector.Quar
 		return cursor, nil, c.wrap(err)
 	}
 	c.lastKey = key.Int64
+	c.complete = c.lastKey == 0
 	return cursor, quarantined, nil
 }
 
 // Reset implements projector.View.
 func (c *Catalog) Reset(ctx context.Context) error {
 	c.clear()
-	c.lastKey = 0
+	c.lastKey, c.complete = 0, true
 	return c.reset(ctx)
 }
 
@@ -166,6 +172,7 @@ func (c *Catalog) begins(sub events.Subject) *sessionRow {
 		c.lastKey++
 		s.key = c.lastKey
 	}
+	c.known.add(sub)
 	c.keep(s)
 	return s
 }
@@ -185,6 +192,9 @@ func (c *Catalog) session(ctx context.Context, sub events.Subject) (*sessionRow,
 	if _, gone := c.gone[sub]; gone {
 		return nil, nil
 	}
+	if c.complete && !c.known.has(sub) {
+		return nil, nil
+	}
 	s := newSession(sub)
 	var state []byte
 	found, err := c.find(ctx, "SELECT session, fold, "+sessionColumns+" FROM sessions{set} WHERE namespace=? AND id=?",
@@ -193,6 +203,9 @@ func (c *Catalog) session(ctx context.Context, sub events.Subject) (*sessionRow,
 		return nil, c.wrap(err)
 	}
 	if !found {
+		if err := c.learn(ctx); err != nil {
+			return nil, c.wrap(err)
+		}
 		return nil, nil
 	}
 	blocks, err := c.loadBlocks(ctx, s.key)
@@ -206,6 +219,27 @@ func (c *Catalog) session(ctx context.Context, sub events.Subject) (*sessionRow,
 	c.shorten(ctx, s)
 	c.keep(s)
 	return s, nil
+}
+
+// searchRows is the number of rows that are read in the time of a search.
+const searchRows = 8
+
+// learn notes a search for a session that the table does not have. Once these searches have taken as long as reading
+// the names of all sessions, learn reads the names, and no new session is searched for after that. A process that only
+// looks does not read them.
+func (c *Catalog) learn(ctx context.Context) error {
+	if c.missed++; c.complete || c.missed*searchRows < c.lastKey {
+		return nil
+	}
+	rows, err := c.conn.QueryContext(ctx, "SELECT namespace, id FROM sessions"+c.set)
+	var namespace, id string
+	err = each(rows, err, func() error {
+		err := rows.Scan(&namespace, &id)
+		c.known.add(events.Session(namespace, id))
+		return err
+	})
+	c.complete = err == nil
+	return err
 }
 
 // shorten drops the stored blocks of a long history from memory. So neither the memory of a session nor its commits
