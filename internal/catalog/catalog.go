@@ -320,6 +320,11 @@ func (c *Catalog) Forget(ctx context.Context, sub events.Subject) error {
 	} else {
 		d := newDocument(sub)
 		d.stored, d.moved = true, true // its links are removed too
+		var err error
+		var revisions int
+		if d.isRow, err = c.find(context.WithoutCancel(ctx), "SELECT revisions FROM documents{set} WHERE namespace=? AND kind=? AND id=?", []any{sub.Namespace, sub.Kind, sub.ID}, []any{&revisions}); err != nil {
+			return c.wrap(err)
+		}
 		c.documents[sub] = d
 	}
 	delete(c.aside, sub)
@@ -340,6 +345,9 @@ func (c *Catalog) erase(ctx context.Context, key int64) error {
 
 // store writes the changes.
 func (c *Catalog) store(ctx context.Context) error {
+	if err := c.storeCounts(ctx); err != nil {
+		return err
+	}
 	for _, key := range c.gone {
 		if err := c.erase(ctx, key); err != nil {
 			return err

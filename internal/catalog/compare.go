@@ -14,7 +14,7 @@ var tableOrders = map[string][]string{
 	"sessions": {"session"}, "marks": {"session, number"}, "runs": {"session, kind, id"},
 	"costs": {"session, day, model, run_kind, run_id"}, "documents": {"namespace, kind, id"},
 	"links":     {"namespace, kind, id, rel, to_subject"},
-	"responses": {"namespace, response, output_tokens, offset"}, "progress": {"session, run_kind, run_id, offset"},
+	"responses": {"namespace, response, output_tokens, offset"}, "progress": {"session, run_kind, run_id, offset"}, "counts": {"namespace"},
 	"turns": {"rowid", "offset, thread, number"},
 	"usage": {"namespace, response, output_tokens, offset, thread, number"}, "calls": {"namespace, call, offset, thread, number, part"},
 	"days":   {"namespace, session, day, model"},

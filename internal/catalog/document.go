@@ -23,6 +23,7 @@ type document struct {
 
 	links  []events.Link // of the newest revision; nil if the revision was read from its row
 	linked int           // number of links
+	isRow  bool          // the table has a row
 	stored bool          // rows of links may be stored
 	moved  bool          // links differ from the stored ones
 }
@@ -133,7 +134,7 @@ func (c *Catalog) document(ctx context.Context, sub events.Subject) (*document, 
 	if found && d.row.Revisions > 0 {
 		d.Revisions = []projector.Revision{{Deleted: d.row.Deleted}} // the next revision depends on nothing else
 	}
-	d.stored = d.linked > 0
+	d.isRow, d.stored = found, d.linked > 0
 	c.documents[sub] = d
 	return d, nil
 }

@@ -212,16 +212,3 @@ func parseMark(token string, o Order) (rowMark, error) {
 	}
 	return rowMark{st.Key, st.Whole}, nil
 }
-
-// Count returns how many sessions and documents a namespace has.
-func (r Reader) Count(ctx context.Context, namespace string) (sessions, documents int, err error) {
-	for _, c := range []struct {
-		table string
-		to    *int
-	}{{"sessions", &sessions}, {"documents", &documents}} {
-		if err := r.db.QueryRowContext(ctx, "SELECT count(*) FROM "+c.table+" WHERE namespace=?", namespace).Scan(c.to); err != nil {
-			return 0, 0, r.wrap(err)
-		}
-	}
-	return sessions, documents, nil
-}

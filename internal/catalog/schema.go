@@ -18,8 +18,8 @@ const (
 var catalogForm = form{
 	view:    "catalog",
 	version: 11,
-	tables:  []string{"sessions", "marks", "runs", "costs", "documents", "links", "responses", "progress"},
-	schema: responsesSchema + progressSchema + `
+	tables:  []string{"sessions", "marks", "runs", "costs", "documents", "links", "responses", "progress", "counts"},
+	schema: countsSchema + responsesSchema + progressSchema + `
 CREATE TABLE sessions{set}(
 	session INTEGER PRIMARY KEY, namespace TEXT NOT NULL, id TEXT NOT NULL,
 	kind TEXT NOT NULL, title TEXT NOT NULL, status TEXT NOT NULL, project TEXT NOT NULL, cwd TEXT NOT NULL,
