@@ -192,4 +192,24 @@ func TestQuestions(t *testing.T) {
 			t.Error("five of eight files are gone, and the tree does not ask")
 		}
 	})
+	t.Run("net F2 a text that the tree wrote without an answer is not kept as a user's", func(t *testing.T) {
+		ctx := context.Background()
+		w := manyFiles(t, rand.New(rand.NewPCG(1, 5)), 1)
+		isFirst := true
+		w.faulty, w.plan = true, func(c storagetest.Call) storagetest.Fault {
+			if c.Op == "swap" && c.Path == "f0" && isFirst {
+				isFirst = false
+				return storagetest.Unanswered
+			}
+			return storagetest.None
+		}
+		for _, text := range []string{"second", "third"} {
+			w.revise("f0", text)
+			must(t, w.runner.CatchUp(ctx, nil))
+		}
+		w.pass(15 * time.Second)
+		if list := need(w.tree.Conflicts(ctx)); len(list) > 0 || w.user.Files()["f0"] != "third" || isFirst {
+			t.Errorf("got the conflicts %v, and the file has %q", list, w.user.Files()["f0"])
+		}
+	})
 }

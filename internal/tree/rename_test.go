@@ -61,4 +61,21 @@ func TestRenamedOnce(t *testing.T) {
 			t.Errorf("%d documents have the new name b, want 1", renamed)
 		}
 	})
+	t.Run("net F1 a file that gets a new name is in the log under one of them at any moment", func(t *testing.T) {
+		w := newWorld(t, plainLand{}, nil, false)
+		w.start()
+		must(t, w.user.Put("z", "text"))
+		w.tell()
+		w.pass(5 * time.Second)
+		must(t, w.user.Rename("z", "b"))
+		reached = func(point string) {
+			if w.textOf("z") != "text" && w.textOf("b") != "text" {
+				t.Errorf("%s: no document has the text", point)
+			}
+		}
+		must(t, w.tree.Pull(context.Background())) // the removal and the new file at once
+		if w.textOf("b") != "text" || w.textOf("z") != "" {
+			t.Errorf("the documents are %q and %q, want the new name", w.textOf("z"), w.textOf("b"))
+		}
+	})
 }
