@@ -278,3 +278,55 @@ func TestLacksUntilReset(t *testing.T) {
 		})
 	}
 }
+
+// A writer does not continue in an edition that replaced its own, also if both are at the same record.
+func TestReplaceAtOnePlace(t *testing.T) {
+	dir, sub := t.TempDir(), events.Session("", "s")
+	records := turnsOf(t, sub, "a", "b", "c")
+	live, fresh := New(dir, openingOf, nullLogger), Views(openingOf, textOf)[0].Next(dir, nullLogger).(*Catalog)
+	defer live.Close()
+	defer fresh.Close()
+	beginAt(t, live, 0)
+	must(t, putAll(t, live, records[:2]))
+	beginAt(t, fresh, 0)
+	must(t, putAll(t, fresh, records[:2]))
+	must(t, fresh.Replace(t.Context()))
+	if err := putAll(t, live, records[2:]); !errors.Is(err, projector.ErrMoved) {
+		t.Fatalf("a commit to the old edition: %v", err)
+	}
+	beginAt(t, live, 2)
+	must(t, putAll(t, live, records[2:]))
+	mustHaveTurns(t, dir, 3)
+}
+
+// Purged data leave the write-ahead log as soon as no reader needs it.
+func TestScrubWaitsForReaders(t *testing.T) {
+	dir := t.TempDir()
+	records := turnsOf(t, events.Session("", "s"), "a", "b", "c")
+	c := New(dir, openingOf, nullLogger)
+	defer c.Close()
+	beginAt(t, c, 0)
+	must(t, putAll(t, c, records[:1]))
+	r, err := openAny(t.Context(), catalogForm, c.path)
+	must(t, err)
+	defer r.Close()
+	tx, err := r.db.BeginTx(t.Context(), nil)
+	must(t, err)
+	var n int
+	must(t, tx.QueryRowContext(t.Context(), "SELECT count(*) FROM sessions").Scan(&n))
+	c.purged = true
+	must(t, putAll(t, c, records[1:2]))
+	ahead := func() int64 {
+		info, err := os.Stat(c.path + "-wal")
+		must(t, err)
+		return info.Size()
+	}
+	if ahead() == 0 {
+		t.Fatal("the log was emptied beside a reader: the test shows nothing")
+	}
+	must(t, tx.Rollback())
+	must(t, putAll(t, c, records[2:]))
+	if n := ahead(); n > 0 {
+		t.Errorf("the log has %d bytes, and no reader needs them", n)
+	}
+}
