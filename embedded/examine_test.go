@@ -217,3 +217,28 @@ func TestDamagedNeighbours(t *testing.T) {
 		}
 	})
 }
+
+// A copy has the block with the last durable record, also if no record of the block is sound.
+func TestImageOfADamagedLastBlock(t *testing.T) {
+	dir := t.TempDir()
+	m := &madeBlocks{dir: dir, stream: "TALLY_1", first: 1, behind: 4, numbers: []int{1, 2}, records: make(map[int][][]byte)}
+	name := events.Session("", "s").NATS()
+	m.records[1] = [][]byte{madeRecord(m.stream, 1, 1, name, "a"), madeRecord(m.stream, 1, 2, name, "b")}
+	m.records[2] = [][]byte{madeRecord(m.stream, 2, 3, name, "c")}
+	m.records[2][0][30] ^= 0xff
+	stream, meta := filepath.Join(natsfile.Streams(dir), m.stream), []byte(`{"created":"2026-01-01T00:00:00Z","first_seq":1}`)
+	err := errors.Join(os.MkdirAll(natsfile.Messages(dir, m.stream), 0o700), storedir.WriteMark(dir, storedir.Mark{Streams: []string{m.stream}}),
+		os.WriteFile(filepath.Join(stream, natsfile.MetaFile), meta, 0o600),
+		os.WriteFile(filepath.Join(stream, natsfile.SumFile), []byte(natsfile.Checksum(m.stream, meta)), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write(t, true)
+	image, err := storedir.ImageOf(dir, func() (events.Offset, error) { return 3, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(image.Files, func(f storedir.ImageFile) bool { return f.Path == natsfile.Path(natsfile.Messages(dir, m.stream), 2) }) {
+		t.Errorf("the block is not among %d files", len(image.Files))
+	}
+}

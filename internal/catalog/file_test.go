@@ -330,3 +330,45 @@ func TestScrubWaitsForReaders(t *testing.T) {
 		t.Errorf("the log has %d bytes, and no reader needs them", n)
 	}
 }
+
+// The start that a session reports itself counts, whichever record comes first.
+func TestStartBeforeCreation(t *testing.T) {
+	sub := events.Session("", "s")
+	said := &events.SessionUpdated{Set: events.Fields{{Name: "startedAt", Value: events.Raw(`"2026-01-01T00:00:00Z"`)}}}
+	created := &events.SessionCreated{Kind: events.KindConversation, CreatedAt: "2026-02-02T00:00:00Z"}
+	for _, order := range [][]events.Payload{{said, created}, {created, said}} {
+		c := New(t.TempDir(), openingOf, nullLogger)
+		beginAt(t, c, 0)
+		for i, p := range order {
+			must(t, c.Apply(t.Context(), projector.Decode(record(t, sub, events.Offset(i+1), p))))
+		}
+		s, err := c.session(t.Context(), sub)
+		must(t, err)
+		if s.CreatedAt != "2026-01-01T00:00:00Z" {
+			t.Errorf("%T first: got %v, want the reported start", order[0], s.CreatedAt)
+		}
+		must(t, c.Close())
+	}
+}
+
+// A fork of a session that is folded again is folded, too.
+func TestForkOfAMendedSession(t *testing.T) {
+	parent, fork := events.Session("", "p"), events.Session("", "f")
+	c := New(t.TempDir(), openingOf, nullLogger)
+	defer c.Close()
+	beginAt(t, c, 0)
+	made := projector.Decode(record(t, parent, 1, &events.SessionCreated{Kind: events.KindConversation, CreatedAt: "2026-01-01T00:00:00Z"}))
+	forked := projector.Decode(record(t, fork, 2, &events.SessionCreated{Kind: events.KindConversation, CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "p", Offset: 1}}))
+	must(t, c.Apply(t.Context(), made))
+	c.Quarantine(projector.Quarantine{Subject: parent, Offset: 1, Reason: "a test"})
+	if err := c.Apply(t.Context(), forked); err == nil {
+		t.Error("a fork of a session in quarantine was folded")
+	}
+	c.Quarantine(projector.Quarantine{Subject: fork, Offset: 2, Reason: "a test"})
+	must(t, c.Commit(t.Context(), projector.Cursor{Offset: 2, EventID: "event-2"}))
+	must(t, c.Forget(t.Context(), parent))
+	must(t, c.Apply(t.Context(), made))
+	must(t, c.Forget(t.Context(), fork))
+	must(t, c.Apply(t.Context(), forked))
+	must(t, c.Commit(t.Context(), projector.Cursor{Offset: 2, EventID: "event-2"}))
+}
