@@ -130,7 +130,7 @@ func TestReaderAtTheEnd(t *testing.T) {
 			synctest.Wait()
 			closed := make(chan error, 1)
 			go func() { closed <- l.Close() }()
-			time.Sleep(time.Minute) // the unit gives up
+			time.Sleep(time.Minute) // the unit ends without an answer
 			close(b.look)
 			if err := <-read; err == nil {
 				return fmt.Errorf("a part of a unit was returned")
