@@ -66,16 +66,17 @@ func TestSessionsAreLearnt(t *testing.T) {
 	beginAt(t, c, offset)
 	for i := range 10 {
 		add(fmt.Sprint("new", i))
-		add(fmt.Sprint("old", i))
+		add(fmt.Sprint("old", stored-1-i))
 		if want := min(i+1, 4); int(c.missed) != want || c.complete != (i >= 3) {
 			t.Fatalf("after %d new sessions: %d searches, complete %v", i+1, c.missed, c.complete)
 		}
 	}
+	add("old0") // which was never in memory
 	commit()
 	r, err := Open(t.Context(), dir)
 	must(t, err)
 	defer r.Close()
-	for id, want := range map[string]int{"old0": 2, "old9": 2, "old10": 1, "new0": 1, "new9": 1} {
+	for id, want := range map[string]int{"old0": 2, "old23": 2, "old14": 2, "old13": 1, "new0": 1, "new9": 1} {
 		if s, ok, err := r.Session(t.Context(), "default", id); err != nil || !ok || s.Records != want {
 			t.Errorf("%s: got %d records, %v, %v; want %d", id, s.Records, ok, err, want)
 		}
