@@ -42,6 +42,7 @@ var contract = []struct {
 	{"A write that fails is in the server's log as JetStream failed to store a msg on stream", contractFailedWrite},
 	{"JetStream that is shut down says JetStream Shutdown when all streams are closed, and EnableJetStream opens them", contractShutdown},
 	{"The refusal of an expectation ends with the subject's last sequence behind a colon", contractConflict},
+	{"The count of a subject in the information about a stream includes records that cannot be read", contractCount},
 	{"A request for messages with bytes to spare ends with Batch Completed", contractBatch},
 	{"A request for messages that is exactly full ends without a word", contractFull},
 	{"A request from another account has a reply subject of the server's, from which the answer goes to that account alone", contractAccounts},
@@ -538,6 +539,30 @@ func contractConflict(t *testing.T) {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	if !ok || api.ErrorCode != 10071 || !regexp.MustCompile(`^[^:]*: 104$`).MatchString(api.Description) {
 		t.Errorf("got %v, want a conflict", err)
+	}
+}
+
+func contractCount(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	p.stream()
+	for _, subject := range []string{"tally.first", "tally.lost"} {
+		if _, err := p.js.Publish(t.Context(), subject, bytes.Repeat([]byte("x"), 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.publish(1)
+	p.stop()
+	p.spoil() // the second record
+	p = runPlain(t, p.dir)
+	s, err := p.js.Stream(t.Context(), "S")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := s.GetLastMsgForSubject(t.Context(), "tally.lost"); !errors.Is(err, jetstream.ErrMsgNotFound) {
+		t.Errorf("the damaged record: got %v, %v, want ErrMsgNotFound", m, err)
+	}
+	if n := p.state(jetstream.WithSubjectFilter("tally.lost")).Subjects["tally.lost"]; n != 1 {
+		t.Errorf("got a count of %d, want 1", n)
 	}
 }
 
