@@ -233,6 +233,7 @@ func TestExportLive(t *testing.T) {
 // With any contents of the files, an import neither panics nor loses a byte.
 func FuzzImport(f *testing.F) {
 	f.Add(node(id1, "K", "idle"), `{"event":"break","timestamp":"2026-08-22T10:00:00Z"}`+"\n", "---\n")
+	f.Add(node(id1, "K", "idle"), `{"event":"break","timestamp":"2026-08-22T1:00:00Z"}`+"\n", "---\n") // no hour has one digit
 	f.Add(servitor, "\x00\n{}\n", "\xff")
 	f.Fuzz(func(t *testing.T, agent, entries, doc string) {
 		files := map[string]string{"agents/a/agent.md": agent, "agents/a/sessions.jsonl": entries, "docs/a.md": doc}

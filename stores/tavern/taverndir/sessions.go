@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -72,7 +71,7 @@ func parseEntry(text []byte) (logEntry, error) {
 	if !known {
 		return logEntry{}, fmt.Errorf("event: %q is unknown", said[0])
 	}
-	if _, err := time.Parse(time.RFC3339, said[2]); err != nil {
+	if _, ok := events.Timestamp(said[2]).Time(); !ok { // time.Parse takes hours of one digit too
 		return logEntry{}, fmt.Errorf("timestamp: %q is not a time", said[2])
 	}
 	return logEntry{events.SessionLog{Event: word, Session: said[1], At: events.Timestamp(said[2])}, said[3]}, nil
