@@ -1,18 +1,21 @@
 package log
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/nats/natswire"
 	"github.com/tallylog/tally/internal/nats/segindex"
 )
 
@@ -58,6 +61,9 @@ func (r *roller) atRest(ctx context.Context, work func(context.Context) error) e
 	})
 }
 
+// flushSubject is a subject of the log without events.
+var flushSubject = strings.ReplaceAll(events.SubjectFilter, "*", "-")
+
 // begin closes the active segment and creates the next one. No message is published meanwhile. If it fails, the next
 // call continues where it stopped.
 func (b *jetStream) begin(ctx context.Context) error {
@@ -68,6 +74,9 @@ func (b *jetStream) begin(ctx context.Context) error {
 	cfg := full.stream.CachedInfo().Config
 	b.half.Store(true)
 	if !isClosed(cfg) {
+		if err := b.flush(ctx); err != nil {
+			return fmt.Errorf("close %s: %w", full.name, err)
+		}
 		cfg.Subjects = []string{closedSubject(full.name)}
 		cfg.Duplicates = shortestWindow
 		if _, err := b.js.UpdateStream(ctx, cfg); err != nil {
@@ -88,6 +97,17 @@ func (b *jetStream) begin(ctx context.Context) error {
 	b.use(append(slices.Clone(segments[:len(segments)-1]), done, next))
 	b.half.Store(false)
 	b.logger.Debug("a segment was begun", "stream", next.name, "first", next.first)
+	return nil
+}
+
+// flush waits until the server has processed all messages that this process has sent to a segment, including those whose
+// senders wait no longer: a message that is stored after the segment's end was read would get an offset of the next
+// segment. The server takes messages in their order, and refuses this one, which names no stream.
+func (b *jetStream) flush(ctx context.Context) error {
+	_, err := b.writes.request(ctx, natswire.Publication{Subject: flushSubject, Extra: []natswire.Field{{Name: headerStream, Value: "-"}}})
+	if !errors.Is(err, errOtherStream) {
+		return fmt.Errorf("messages under way: %w", cmp.Or(err, error(ErrUnknown)))
+	}
 	return nil
 }
 
