@@ -118,11 +118,12 @@ func (x *examination) stream(name string, last, clean bool, budget *int64) error
 	if err != nil {
 		return err
 	}
-	reread, left := !clean && n > 0, len(x.later)
+	reread, left, unread := !clean && n > 0, len(x.later), len(x.left)
 	again, err := x.blocks(name, msgs, blocks, last, reread, budget)
 	if again && err == nil {
-		// If the server rejects the last record, it ignores its index and reads the whole stream.
-		x.later = x.later[:left]
+		// If the server rejects the last record, or has no index since a block was cut, it reads the whole stream. It then
+		// discards the end of other damaged blocks too.
+		x.later, x.left = x.later[:left], x.left[:unread]
 		_, err = x.blocks(name, msgs, blocks, last, true, budget)
 	}
 	return err
@@ -153,7 +154,7 @@ func (x *examination) blocks(name, msgs string, blocks []int, last, reread bool,
 		}
 		disliked, err := x.block(&b, reread)
 		x.leave(&b)
-		if err != nil || disliked && b.end && !reread {
+		if err != nil || !reread && (disliked && b.end || b.isCut) {
 			return true, err
 		}
 	}
@@ -232,6 +233,7 @@ type examined struct {
 	name, msgs   string
 	number, next int  // next is 0 for the last block of the stream
 	end          bool // the block is the end of the log
+	isCut        bool // the block was cut, and the index removed
 	data         []byte
 	records      []natsfile.Record
 	gaps         []natsfile.Gap
@@ -350,9 +352,13 @@ func (x *examination) firstLost(b *examined, gap natsfile.Gap) events.Offset {
 			return events.Offset(r.Seq) + 1
 		}
 	}
-	if b.number > 1 {
-		if before, err := b.beside(b.number - 1); err == nil && len(before.records) > 0 {
-			return events.Offset(before.records[len(before.records)-1].Seq) + 1
+	for number := b.number - 1; number > 0; number-- {
+		before, err := b.beside(number)
+		if err != nil {
+			break
+		}
+		if n := len(before.records); n > 0 {
+			return events.Offset(before.records[n-1].Seq) + 1
 		}
 	}
 	if first, err := natsfile.FirstSequence(x.dir, b.name); err == nil {

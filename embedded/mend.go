@@ -108,6 +108,7 @@ func (b *examined) cut(at int) error {
 	if err := os.Truncate(natsfile.Path(b.msgs, b.number), int64(at)); err != nil {
 		return err
 	}
+	b.isCut = true
 	return b.forgetIndex()
 }
 
