@@ -38,9 +38,11 @@ func TestNeverGone(t *testing.T) {
 				switch rapid.IntRange(0, 2).Draw(rt, "edit") {
 				case 0:
 					content += `{"timestamp":"2026-01-02T04:00:00.000Z","type":"event_msg","payload":{"type":"x"}}` + "\n"
-				case 1: // without a line that is not the first one
-					i := rapid.IntRange(1, len(lines)-1).Draw(rt, "line")
-					content = strings.Join(slices.Delete(lines, i, i+1), "")
+				case 1: // without a line that is neither the first nor the last one: a file that lost its end counts as unchanged
+					if len(lines) > 3 {
+						i := rapid.IntRange(1, len(lines)-3).Draw(rt, "line")
+						content = strings.Join(slices.Delete(lines, i, i+1), "")
+					}
 				}
 				must(rt, os.Remove(filepath.Join(r.dir, filepath.FromSlash(at))))
 				r.write(to, content)

@@ -68,6 +68,7 @@ func TestRenamedOnce(t *testing.T) {
 		w.tell()
 		w.pass(5 * time.Second)
 		must(t, w.user.Rename("z", "b"))
+		t.Cleanup(func() { reached = func(string) {} })
 		reached = func(point string) {
 			if w.textOf("z") != "text" && w.textOf("b") != "text" {
 				t.Errorf("%s: no document has the text", point)
