@@ -25,11 +25,11 @@ const module = "github.com/tallylog/tally"
 // another.
 var arrows = []struct{ pkg, may string }{
 	{"events", "internal/rawjson"},
-	{"log", "events internal/rawjson internal/nats/segindex internal/nats/natsfile internal/nats/natswire"},
+	{"log", "events internal/bloom internal/rawjson internal/nats/segindex internal/nats/natsfile internal/nats/natswire"},
 	{"log/memlog", "log events"},
 	{"snapshot", "events internal/rawjson internal/disk/durable"},
 	{"projector", "events snapshot internal/rawjson internal/disk/durable internal/disk/statefile"},
-	{"internal/catalog", "projector events internal/disk/durable internal/rawjson internal/disk/lockfile internal/disk/statefile"},
+	{"internal/catalog", "projector events internal/bloom internal/disk/durable internal/rawjson internal/disk/lockfile internal/disk/statefile"},
 	{".", "log projector snapshot events"},
 	{"internal/daemon", "log projector events internal/rawjson"}, // decides only when to look, and knows no decisions
 
@@ -84,6 +84,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/render/plain", ""},
 	{"internal/quota", "log projector events internal/disk/durable internal/disk/lockfile internal/disk/statefile"},
 	{"internal/rawjson", ""},
+	{"internal/bloom", ""},
 	{"internal/render", "projector events internal/render/plain internal/rawjson internal/agents/shapes internal/agents/message"},
 	{"internal/sealed", "events internal/rawjson"},
 	{"internal/nats/segindex", "internal/disk/durable"},

@@ -185,7 +185,7 @@ func TestDamagedNeighbours(t *testing.T) {
 		_, indexErr := os.Stat(filepath.Join(natsfile.Messages(m.dir, m.stream), natsfile.IndexFile))
 		cut := indexErr != nil // a block was cut, and the index removed
 		where += fmt.Sprintf("; lost %v, left %v", x.lost, x.left)
-		last := events.Offset(0) // nameLost names what is missing behind it
+		last := events.Offset(0) // of those that are there or named: nameLost names the missing ones behind it
 		for at := m.first; at < m.behind; at++ {
 			if there[at] || named[at] {
 				last = at

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
-	"slices"
 	"sync"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/bloom"
 )
 
 // newSubjects is a Backend that recognises subjects without messages. Otherwise an append of a named event to a new
@@ -115,30 +115,19 @@ func (s *segment) expects(p Publication) {
 	}
 }
 
-// A subjectFilter holds the subjects of a segment in two bytes each. It takes about one absent subject in a thousand for
-// one that it holds, and never denies one that it holds.
+// A subjectFilter holds the subjects of a segment. It never denies one that it holds.
 type subjectFilter struct {
 	seed maphash.Seed
 
 	mu        sync.Mutex // guards the fields below
-	layers    []filterLayer
+	subjects  bloom.Filter
 	whole     bool // every subject of the segment was added
 	asked     int  // questions that the server had to answer
 	isListing bool // a list is under way
 }
 
-// filterLayer is a blocked Bloom filter of a fixed size.
-type filterLayer struct {
-	blocks [][8]uint64
-	room   int // for further subjects
-}
-
-const (
-	firstLayer    = 1 << 10 // subjects of the first layer; each further layer has room for four times as many
-	perBlock      = 32      // subjects of a block of 512 bits
-	filterProbes  = 7
-	costOfListing = 64 // subjects that the server lists in the time of one question
-)
+// costOfListing is the number of subjects that the server lists in the time of one question.
+const costOfListing = 64
 
 func newSubjectFilter() *subjectFilter { return &subjectFilter{seed: maphash.MakeSeed()} }
 
@@ -147,21 +136,7 @@ func (f *subjectFilter) add(subject string) {
 	h := maphash.String(f.seed, subject)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.has(h) {
-		return
-	}
-	n := len(f.layers)
-	if n == 0 || f.layers[n-1].room == 0 {
-		room := firstLayer << (2 * n)
-		f.layers = append(f.layers, filterLayer{make([][8]uint64, room/perBlock), room})
-		n++
-	}
-	last := &f.layers[n-1]
-	block := last.of(h)
-	for bit := range probesOf(h) {
-		block[bit/64] |= 1 << (bit % 64)
-	}
-	last.room--
+	f.subjects.Add(h)
 }
 
 // mayHave reports whether a subject may have been added. False is certain.
@@ -169,38 +144,7 @@ func (f *subjectFilter) mayHave(subject string) bool {
 	h := maphash.String(f.seed, subject)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.has(h)
-}
-
-// has is mayHave for a hash. The caller holds mu.
-func (f *subjectFilter) has(h uint64) bool {
-	return slices.ContainsFunc(f.layers, func(l filterLayer) bool {
-		block := l.of(h)
-		for bit := range probesOf(h) {
-			if block[bit/64]&(1<<(bit%64)) == 0 {
-				return false
-			}
-		}
-		return true
-	})
-}
-
-// of returns the block of a hash.
-func (l filterLayer) of(h uint64) *[8]uint64 {
-	return &l.blocks[(h>>32)*uint64(len(l.blocks))>>32]
-}
-
-// probesOf yields the bits of a hash in its block.
-func probesOf(h uint64) func(yield func(bit uint) bool) {
-	return func(yield func(uint) bool) {
-		rest := h * 0x9e3779b97f4a7c15 // the high bits of h choose the block
-		for range filterProbes {
-			if !yield(uint(rest % 512)) {
-				return
-			}
-			rest >>= 9
-		}
-	}
+	return f.subjects.Has(h)
 }
 
 func (f *subjectFilter) isComplete() bool {

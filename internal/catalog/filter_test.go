@@ -11,7 +11,7 @@ import (
 // A filter knows every subject that was added, over several layers, and few others.
 func TestFilter(t *testing.T) {
 	var f filter
-	const count = 3 * firstRoom
+	const count = 3 << 12
 	sub := func(i int) events.Subject { return events.Session("default", fmt.Sprint("s", i)) }
 	if f.has(sub(0)) {
 		t.Error("an empty filter has a subject")
