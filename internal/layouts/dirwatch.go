@@ -45,8 +45,7 @@ func (d *Dir) Watch(ctx context.Context, ready func(), changed func(name string)
 		if !errors.Is(err, errConfused) {
 			return err
 		}
-		ready = nil
-		changed("")
+		ready = func() { changed("") } // after the new watches, so that it covers all that the old ones missed
 	}
 }
 
@@ -62,6 +61,9 @@ func (d *Dir) watch(ctx context.Context, ready func(), changed func(name string)
 	w := &dirWatch{dir: d, fs: system, changed: changed, numbers: make(map[string][2]uint64), paths: make(map[[2]uint64]string)}
 	if err := w.add("", false); err != nil {
 		return err
+	}
+	if w.confused {
+		return errConfused
 	}
 	if ready != nil {
 		ready()

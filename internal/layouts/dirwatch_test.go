@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -25,15 +26,22 @@ type watched struct {
 	more  chan struct{}
 	ended chan error
 	pause sync.Mutex // while held, the watcher's events wait
+
+	whenAll func() // if not nil, called when a change of everything is reported, before the watcher goes on
 }
 
-func watchDir(t *testing.T, prepare func(d *layouts.Dir)) *watched {
+func watchDir(t *testing.T, prepare func(d *layouts.Dir)) *watched { return watchAll(t, prepare, nil) }
+
+func watchAll(t *testing.T, prepare func(d *layouts.Dir), whenAll func(name string)) *watched {
 	t.Helper()
 	d, name := openDir(t)
 	if prepare != nil {
 		prepare(d)
 	}
 	w := &watched{Dir: d, t: t, name: name, said: make(map[string]bool), ever: make(map[string]bool), more: make(chan struct{}, 1), ended: make(chan error, 1)}
+	if whenAll != nil {
+		w.whenAll = func() { whenAll(name) }
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, gone := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -43,6 +51,9 @@ func watchDir(t *testing.T, prepare func(d *layouts.Dir)) *watched {
 			defer w.pause.Unlock()
 			w.mu.Lock()
 			defer w.mu.Unlock()
+			if path == "" && w.whenAll != nil {
+				w.whenAll()
+			}
 			w.said[path], w.ever[path] = true, true
 			select {
 			case w.more <- struct{}{}:
@@ -71,23 +82,29 @@ func (w *watched) must(errs ...error) {
 // await waits until a path is reported, and clears the reported paths.
 func (w *watched) await(what, path string) {
 	w.t.Helper()
+	w.awaitAny(what, path)
+}
+
+// awaitAny waits until one of the paths is reported, clears the reported paths, and returns the first of them.
+func (w *watched) awaitAny(what string, paths ...string) string {
+	w.t.Helper()
 	late := time.After(time.Minute) // the test fails then
 	for {
 		w.mu.Lock()
-		seen := w.said[path]
-		if seen {
+		seen := slices.IndexFunc(paths, func(path string) bool { return w.said[path] })
+		if seen >= 0 {
 			clear(w.said)
 		}
 		w.mu.Unlock()
-		if seen {
-			return
+		if seen >= 0 {
+			return paths[seen]
 		}
 		select {
 		case <-w.more:
 		case err := <-w.ended:
 			w.t.Fatalf("%s: Watch ended: %v", what, err)
 		case <-late:
-			w.t.Fatalf("%s: %q was not reported; reported were %v", what, path, w.said)
+			w.t.Fatalf("%s: none of %q was reported; reported were %v", what, paths, w.said)
 		}
 	}
 }
@@ -98,10 +115,16 @@ func (w *watched) everSaid(path string) bool {
 	return w.ever[path]
 }
 
+// edit changes a file and waits until its path is reported. If the watcher reports a change of everything instead,
+// as it does when it starts again, edit changes the file once more.
 func (w *watched) edit(name string) {
 	w.t.Helper()
-	w.must(os.WriteFile(w.full(name), []byte("x"), 0o644))
-	w.await("an edit of "+name, name)
+	for {
+		w.must(os.WriteFile(w.full(name), []byte("x"), 0o644))
+		if w.awaitAny("an edit of "+name, name, "") == name {
+			return
+		}
+	}
 }
 
 // After a folder was moved, changes in it are reported by its new path. The content of a new folder is reported.
@@ -159,9 +182,13 @@ func TestDirWatchOverflow(t *testing.T) {
 
 // Folders that are moved at the same time all stay watched.
 func TestDirWatchMoves(t *testing.T) {
-	w := watchDir(t, func(d *layouts.Dir) {
+	w := watchAll(t, func(d *layouts.Dir) {
 		for n := range 8 {
 			must(t, d.Write(t.Context(), fmt.Sprintf("%d/x/y/file", n), 0o644, text("x")))
+		}
+	}, func(name string) {
+		if err := os.WriteFile(filepath.Join(name, "meanwhile"), nil, 0o644); err != nil {
+			t.Error(err)
 		}
 	})
 	for n := range 200 {
@@ -174,12 +201,15 @@ func TestDirWatchMoves(t *testing.T) {
 	}
 	var files []string
 	w.must(filepath.WalkDir(w.name, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
+		if err == nil && !d.IsDir() && d.Name() != "meanwhile" {
 			rel, _ := filepath.Rel(w.name, path)
 			files = append(files, filepath.ToSlash(rel))
 		}
 		return err
 	}))
+	if w.everSaid("") { // the watcher has started again, and watches the folder when it says so
+		w.await("a change during the report", "meanwhile")
+	}
 	w.edit("last")
 	if len(files) != 8 {
 		t.Errorf("got %q", files)
