@@ -12,7 +12,8 @@ const (
 )
 
 // EncodeBinary encodes an event as a NATS message in the binary mode of CloudEvents: one ce- header for each attribute,
-// and the data unchanged. The caller owns the header; data alias e.Data. The event must be valid (Validate).
+// and the data unchanged. An erased event has no ce-subject and no Content-Type. The caller owns the header; data alias
+// e.Data. The event must be valid (Validate).
 func EncodeBinary(e Event) (header map[string][]string, data []byte) {
 	header = make(map[string][]string, 8+len(e.Extensions))
 	values := make([]string, 0, 8+len(e.Extensions)) // one array for all of them
@@ -36,15 +37,15 @@ func AppendHeader(b []byte, e Event) []byte {
 
 // headers yields the header's fields.
 func (e Event) headers(yield func(name, value string) bool) {
-	contentType := e.ContentType
-	if contentType == "" && len(e.Data) > 0 {
+	contentType, isErased := e.ContentType, e.Erased() != ""
+	if contentType == "" && len(e.Data) > 0 && !isErased {
 		contentType = ContentTypeJSON
 	}
 	ok := yield("ce-specversion", specVersion) &&
 		yield("ce-id", percentEncode(e.ID)) &&
 		yield("ce-source", percentEncode(e.Source)) &&
 		yield("ce-type", percentEncode(e.Type)) &&
-		yield("ce-subject", e.Subject.String()) && // its escapes need no percent encoding
+		(isErased || yield("ce-subject", e.Subject.String())) && // its escapes need no percent encoding
 		(e.Time.IsZero() || yield("ce-time", formatTime(e.Time))) &&
 		(e.DataSchema == "" || IsKnown(e.Type) || yield("ce-dataschema", percentEncode(e.DataSchema))) &&
 		(contentType == "" || yield(headerContentType, contentType))
@@ -104,10 +105,14 @@ func DecodeMessage(natsSubject string, header map[string][]string, payload []byt
 	return e.settled()
 }
 
-// settled returns the event without a redundant dataschema, if its attributes are valid.
+// settled returns the event without a redundant dataschema, and without the blanks of an erased event, if its attributes
+// are valid.
 func (e Event) settled() (Event, error) {
 	if IsKnown(e.Type) {
 		e.DataSchema = "" // follows from the type
+	}
+	if e.Erased() != "" {
+		e.Data = unpadded(e.Data)
 	}
 	if err := e.ValidateAttributes(); err != nil {
 		return Event{}, err

@@ -13,6 +13,7 @@ import (
 const (
 	KindBlob = "blob" // id = SHA-256 of the whole content, in lower-case hex
 	KindFile = "file" // a file of an imported folder, kept whole
+	KindType = "type" // registers the type of events that is its id: see Type
 	KindUnit = "unit" // not a document: the log's records of appends to several subjects (UnitAppended)
 )
 

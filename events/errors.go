@@ -26,6 +26,18 @@ func invalid(field, format string, args ...any) error {
 	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
+// TypeError reports that a type of events is registered with another movement or other offsets, which never change.
+// Nothing was written.
+type TypeError struct {
+	Name       string // of the type
+	Field      string // moves or offsets
+	Have, Want string // as registered, and as given
+}
+
+func (e *TypeError) Error() string {
+	return fmt.Sprintf("type %s is registered with %s %s, not %s: another meaning needs another name", e.Name, e.Field, e.Have, e.Want)
+}
+
 // PersonalError reports that content of PersonalNamespace would have become accessible to others. Nothing was written.
 type PersonalError struct {
 	Where    string // the place that others can reach: "an export", "a store that others can reach"
@@ -61,6 +73,19 @@ func IsDamage(err error) bool {
 	_, is := errors.AsType[*DamageError](err)
 	return is
 }
+
+// ErasedError reports that a value cannot be read because the content of its record was erased. It matches ErrNotFound.
+type ErasedError struct {
+	Offset  Offset // of the record
+	Receipt string // see Event.Erased
+}
+
+func (e *ErasedError) Error() string {
+	return fmt.Sprintf("the content of record %v was erased (receipt %s)", e.Offset, e.Receipt)
+}
+
+// Is reports whether target is ErrNotFound.
+func (e *ErasedError) Is(target error) bool { return target == ErrNotFound }
 
 // Readable skips the damaged records of a read. The log still notes each of them in the context of the read: see
 // log.NoteDamage.

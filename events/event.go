@@ -31,6 +31,9 @@ const (
 	ExtBasis         = "tallyseen"     // the basis: the offset up to which the producer had read the subject, padded
 	ExtDoc           = "tallydoc"      // a document's metadata, see DocMeta
 	ExtDataRef       = "dataref"       // urn:tally:blob:<sha256>, instead of data
+	ExtLine          = "tallyline"     // position of a line of an agent's file: <file>:<offset>+<length>
+	ExtLineOwner     = "tallyowner"    // session of the file, if the line is in another session
+	ExtErased        = "tallyerased"   // id of the receipt of the erasure that removed the content; see Event.Erase
 )
 
 // Event is a CloudEvent 1.0: one fact about one subject. Its identity is

@@ -7,11 +7,14 @@ import (
 )
 
 // Validate returns an *InvalidError for the first invalid attribute of the event, or, for a type of the vocabulary, the
-// first invalid field of its payload. An unknown type with the vocabulary's prefix is invalid. The limits of size are
-// not checked here; the log checks them.
+// first invalid field of its payload. An unknown type with the vocabulary's prefix is invalid, and so is an erased event:
+// nobody appends one. The limits of size are not checked here; the log checks them.
 func (e Event) Validate() error {
 	if err := e.ValidateAttributes(); err != nil {
 		return err
+	}
+	if e.Erased() != "" {
+		return invalid(ExtErased, "only the owner of a store erases events")
 	}
 	if len(e.Type) > MaxIDLen {
 		return invalid("type", "has %d bytes, at most %d are allowed", len(e.Type), MaxIDLen)
