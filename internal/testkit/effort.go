@@ -4,6 +4,7 @@ import (
 	"flag"
 	"hash/fnv"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"testing"
 	"time"
@@ -52,11 +53,33 @@ const defaultShare = 4
 // Full reports whether the full tier or the long campaigns are requested.
 func Full() bool { return os.Getenv("TALLY_TESTS") == "full" || Soak() }
 
-// OnlyFull skips a test unless the full tier is requested. The reason names the test of the default tier that covers
-// the same promise, or explains why no cheap test can.
+// CI has no time for all of the full tier. It sets TALLY_DRAW to the hash of the commit, and plays one of drawShare parts
+// of what OnlyFull and IsSampled leave out of the default tier: successive commits play different parts. Without
+// TALLY_DRAW, and in the long campaigns, all parts are played.
+var drawShare uint32 = 2
+
+// Draw sets the number of parts for a package whose full tier takes longer than others. Call it in TestMain.
+func Draw(share uint32) { drawShare = share }
+
+// IsWhole reports whether all parts of the full tier are played.
+func IsWhole() bool { return Full() && (os.Getenv("TALLY_DRAW") == "" || Soak()) }
+
+// isFull reports whether a test beyond the default tier is played.
+func isFull(name string) bool {
+	return IsWhole() || Full() && hash(os.Getenv("TALLY_DRAW")+name)%drawShare == 0
+}
+
+func hash(s string) uint32 {
+	sum := fnv.New32a()
+	sum.Write([]byte(s))
+	return sum.Sum32()
+}
+
+// OnlyFull skips a test unless the full tier is requested, see also Draw. The reason names the test of the default tier
+// that covers the same promise, or explains why no cheap test can.
 func OnlyFull(t testing.TB, reason string) {
 	t.Helper()
-	if !Full() {
+	if !isFull(t.Name()) {
 		t.Skipf("TALLY_TESTS=full runs it: %s", reason)
 	}
 }
@@ -65,12 +88,17 @@ func OnlyFull(t testing.TB, reason string) {
 // decides.
 func Sample(t testing.TB, n uint32) {
 	t.Helper()
-	sum := fnv.New32a()
-	sum.Write([]byte(t.Name()))
-	if sum.Sum32()%n != 0 {
+	if !IsSampled(t.Name(), n) {
 		OnlyFull(t, "other subtests try the same")
 	}
 }
+
+// IsSampled reports whether a test plays one of n similar parts with such names. In the full tier it plays each one, see
+// also Draw.
+func IsSampled(name string, n uint32) bool { return isFull(name) || hash(name)%n == 0 }
+
+// Plays reports whether a test plays the i-th of similar steps: each one in the full tier, one of n in the default tier.
+func Plays(i, n int) bool { return Full() || i%n == 0 }
 
 // Soak reports whether the long campaigns are requested: make soak.
 func Soak() bool { return os.Getenv("TALLY_SOAK") != "" }
@@ -92,10 +120,19 @@ func Patience(d time.Duration) time.Duration {
 	return d
 }
 
-// Checks makes rapid play each law Times(n) times, unless the flag rapid.checks or the long campaigns set another
-// number. Call it in TestMain.
-func Checks(n int) {
+// CollectLess makes garbage collections a quarter as frequent, which saves a quarter of the CPU time of tests that
+// allocate much and keep little. Benchmarks keep the program's setting, and GOGC decides if it is set. Call it in TestMain.
+func CollectLess() {
 	flag.Parse()
+	if bench := flag.Lookup("test.bench"); os.Getenv("GOGC") == "" && (bench == nil || bench.Value.String() == "") {
+		debug.SetGCPercent(400)
+	}
+}
+
+// Checks makes rapid play each law Times(n) times, unless the flag rapid.checks or the long campaigns set another
+// number. It calls CollectLess. Call it in TestMain.
+func Checks(n int) {
+	CollectLess()
 	isSaid := Soak()
 	flag.Visit(func(f *flag.Flag) { isSaid = isSaid || f.Name == "rapid.checks" })
 	if !isSaid {

@@ -199,6 +199,7 @@ func TestKit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := write(fmt.Sprintf("a/testdata/faults/%s.patch", strings.ReplaceAll(name, " ", "_")), "Twice is twice.\n\n"+c.head+"\n\n"+c.diff)
+			testkit.Sample(t, 3)
 			t.Parallel()
 			took, got := try(t, root, file)
 			if !strings.Contains(got, c.want) || c.want == "ok" && took < 20*time.Millisecond {
