@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/log"
 )
 
@@ -119,12 +121,21 @@ func (s *store) Collect(to chan<- prometheus.Metric) {
 	if at, err := s.st.Log.Durable(ctx); err == nil {
 		gauge(durable, float64(at))
 	}
-	for _, r := range s.st.Runners() {
-		name := r.View.Name()
-		gauge(quarantined, float64(r.Quarantined()), name)
-		if lag, err := s.st.Lag(ctx, r.Cursor().Offset); err == nil {
+	view := func(name string, aside int, at events.Offset) {
+		gauge(quarantined, float64(aside), name)
+		if lag, err := s.st.Lag(ctx, at); err == nil {
 			gauge(lagEvents, float64(lag.Events), name)
 			gauge(lagSeconds, lag.Age.Seconds(), name)
+		}
+	}
+	shown := make(map[string]bool)
+	for _, r := range s.st.Runners() {
+		shown[r.View.Name()] = true
+		view(r.View.Name(), r.Quarantined(), r.Cursor().Offset)
+	}
+	for name, standing := range s.ofOthers(ctx) {
+		if !shown[name] {
+			view(name, len(standing.Quarantined), standing.Cursor.Offset)
 		}
 	}
 	// A store without usage returns an error, too. The name of an owner may be any text.
@@ -141,4 +152,23 @@ func (s *store) Collect(to chan<- prometheus.Metric) {
 		gauge(storeBytes, float64(bytes))
 		gauge(freeBytes, float64(free))
 	}
+}
+
+// ofOthers returns the progress of the views that programs bring, each in its highest version. Other processes may keep
+// them.
+func (s *store) ofOthers(ctx context.Context) map[string]catalog.Standing {
+	if s.st.ViewsDir() == "" {
+		return nil
+	}
+	files, _ := catalog.OwnIn(s.st.ViewsDir()) // metrics that cannot be computed are left out
+	list := make(map[string]catalog.Standing)
+	for _, f := range files {
+		if _, has := list[f.Name]; has {
+			continue
+		}
+		if standing, err := f.Standing(ctx); err == nil {
+			list[f.Name] = standing
+		}
+	}
+	return list
 }

@@ -19,7 +19,8 @@ import (
 type againLog struct {
 	t *testing.T
 	*log.Log
-	sub events.Subject
+	sub   events.Subject
+	again *Again
 }
 
 func newAgainLog(t *testing.T, most int64) *againLog {
@@ -29,7 +30,7 @@ func newAgainLog(t *testing.T, most int64) *againLog {
 	}
 	l := logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Host: log.Host{Admit: a.Admit}})
 	a.Watch(l)
-	return &againLog{t, l, events.Session("", "s")}
+	return &againLog{t, l, events.Session("", "s"), a}
 }
 
 // blob stores a turn of n bytes, and returns the reference to it.
@@ -98,6 +99,35 @@ func TestAgainAtOnce(t *testing.T) {
 	work.Wait()
 	if stored.Load() != 5 {
 		t.Errorf("stored %d of 40 events, want 5", stored.Load())
+	}
+}
+
+// References under way count, however many other sessions are counted meanwhile.
+func TestAgainMeanwhile(t *testing.T) {
+	l := newAgainLog(t, 20_100)
+	ref := l.blob("a", 20_000)
+	a := NewAgain(0)
+	a.maxAgain, a.check = l.again.maxAgain, l.again.check
+	a.Watch(l)
+	admit := func(session, id string) (func([]log.Ack, error), error) {
+		sub := events.Session("", session)
+		e := events.Event{ID: id, Source: "urn:t", Type: events.TypeTurnAppended, Subject: sub}
+		return a.Admit(t.Context(), []log.Part{{Subject: sub, Events: []events.Event{e.WithExtension(events.ExtDataRef, ref)}}})
+	}
+	for _, id := range []string{"first", "second"} { // they are not stored yet
+		if _, err := admit("s", id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 2 * maxCounted {
+		settle, err := admit(fmt.Sprint(i), "first")
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle(nil, log.ErrConflict)
+	}
+	if _, err := admit("s", "third"); err == nil {
+		t.Error("a third reference was admitted while two are under way, want a refusal")
 	}
 }
 

@@ -466,6 +466,8 @@ func TestUnknown(t *testing.T) {
 	must(true, admit(doc("a"), written("", 40), unknown)) // sent again: it reserves nothing twice
 	must(true, admit(doc("a"), written("", 40), notStored))
 	must(false, admit(doc("b"), written("", 1), notStored)) // this one was refused; the first one may be stored
+	must(false, admit(doc("a"), written("", 60), notStored))
+	must(false, admit(doc("b"), written("", 1), notStored)) // this one was too large; the first one may be stored
 	put(t, l, doc("a"), written("", 30))                    // after it
 	must(true, admit(doc("b"), written("", 10), notStored))
 	must(true, admit(doc("old"), deleted(t, doc("old"), "done"), unknown))

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally/internal/disk/durable"
+	"github.com/tallylog/tally/internal/disk/lockfile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -56,7 +58,7 @@ func isHex(name string) bool {
 
 // ViewsOfLog returns this machine's directory for the views of a server's log, and writes down that the log is at this
 // URL. The log is identified by the name and the creation time of its first stream. So URLs with another order of hosts
-// or another password share a directory.
+// or another password share a directory. Once a day it removes the directories that are no longer used.
 func ViewsOfLog(ctx context.Context, nc *nats.Conn, server string) (string, error) {
 	dir, at, err := viewsAt(server)
 	if err != nil {
@@ -70,13 +72,83 @@ func ViewsOfLog(ctx context.Context, nc *nats.Conn, server string) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("embedded: open %s: %w: %v", Redacted(server), log.ErrUnavailable, err)
 	}
-	name := HashName(log.FirstStream + " " + s.CachedInfo().Created.UTC().Format(time.RFC3339Nano))
+	name, now := HashName(log.FirstStream+" "+s.CachedInfo().Created.UTC().Format(time.RFC3339Nano)), time.Now()
 	if have, err := os.ReadFile(at); err == nil && string(have) == name {
+		if info, err := os.Stat(at); err == nil && now.Sub(info.ModTime()) > 24*time.Hour && os.Chtimes(at, time.Time{}, now) == nil {
+			removeUnused(dir, now)
+		}
 		return filepath.Join(dir, name), nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("embedded: open %s: %w", Redacted(server), err)
 	}
-	err = durable.Replace(at, []byte(name), 0o600, durable.NoSync)
-	return filepath.Join(dir, name), err
+	if err := durable.Replace(at, []byte(name), 0o600, durable.NoSync); err != nil {
+		return "", err
+	}
+	removeUnused(dir, now)
+	return filepath.Join(dir, name), nil
+}
+
+// unusedFor is how long a folder of views stays without being used.
+const unusedFor = 30 * 24 * time.Hour
+
+// removeUnused removes the folders of views that nobody has used for a while, as of a stream that was deleted. To open
+// the log of a folder, to write a file in it and to hold a lock in it is to use it. A folder that has folders in it has
+// more than views, such as the state of trees, and stays. What cannot be removed stays too: it is a cache.
+func removeUnused(dir string, now time.Time) {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	pointers := make(map[string][]string) // paths, by the name of the folder
+	opened := make(map[string]bool)
+	for _, e := range list {
+		path := filepath.Join(dir, e.Name())
+		if filepath.Ext(path) != pointer {
+			continue
+		}
+		name, err := os.ReadFile(path)
+		if err != nil {
+			return
+		}
+		pointers[string(name)] = append(pointers[string(name)], path)
+		opened[string(name)] = opened[string(name)] || wasUsed(e, now)
+	}
+	for _, e := range list {
+		path := filepath.Join(dir, e.Name())
+		if !isHex(e.Name()) || opened[e.Name()] || wasUsed(e, now) || !isUnused(path, now) || os.RemoveAll(path) != nil {
+			continue
+		}
+		for _, p := range pointers[e.Name()] {
+			os.Remove(p)
+		}
+	}
+}
+
+// wasUsed reports whether a file or folder was written lately. One that cannot be looked at counts as written.
+func wasUsed(e fs.DirEntry, now time.Time) bool {
+	info, err := e.Info()
+	return err != nil || now.Sub(info.ModTime()) < unusedFor
+}
+
+// isUnused reports whether a folder has nothing but files, all of them old, and no process holds a lock in it.
+func isUnused(dir string, now time.Time) bool {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	for _, e := range list {
+		if e.IsDir() || wasUsed(e, now) {
+			return false
+		}
+		if filepath.Ext(e.Name()) != ".lock" {
+			continue
+		}
+		f, err := lockfile.Take(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return false
+		}
+		f.Close()
+	}
+	return true
 }

@@ -92,18 +92,47 @@ func Scan(stream string, number int, data []byte) (records []Record, gaps []Gap)
 // Sound reports whether a block has only sound records, and returns the highest sequence of a message in it, or 0. It
 // costs much less than Scan.
 func Sound(stream string, number int, data []byte) (last uint64, sound bool) {
+	sound = Walk(stream, number, data, func(seq uint64, _ int, _ []byte) { last = seq })
+	if !sound {
+		return 0, false
+	}
+	return last, true
+}
+
+// Walk calls visit for each sound message of a block, with its sequence, its position in the block and its subject, which
+// visit may not keep. Walk skips damaged bytes, and reports whether the whole block is sound.
+func Walk(stream string, number int, data []byte, visit func(seq uint64, at int, subject []byte)) (sound bool) {
+	s := newScanner(stream, number, data)
+	sound = true
+	for at := 0; at < len(data); {
+		e, ok := s.sound(at)
+		if !ok {
+			sound, at = false, s.resume(at)
+			continue
+		}
+		if e.seq&(erasedBit|tombstoneBit) == 0 {
+			visit(e.seq, at, data[at+headerSize:at+headerSize+e.subject])
+		}
+		at = e.end
+	}
+	return sound
+}
+
+// VisitMessages calls visit for each sound message of a block. It skips damaged bytes.
+func VisitMessages(stream string, number int, data []byte, visit func(Message)) {
 	s := newScanner(stream, number, data)
 	for at := 0; at < len(data); {
 		e, ok := s.sound(at)
 		if !ok {
-			return 0, false
+			at = s.resume(at)
+			continue
 		}
 		if e.seq&(erasedBit|tombstoneBit) == 0 {
-			last = e.seq
+			one := scanner{data: data[at:e.end]}
+			visit(one.message(extent{end: e.end - at, subject: e.subject, skip: e.skip, seq: e.seq}, s.subject(at)))
 		}
 		at = e.end
 	}
-	return last, true
 }
 
 // Frame makes a stretch of a block look like records of some sequences, both ends inclusive, and reports whether it has

@@ -102,8 +102,11 @@ type Reader struct {
 	subject string // of the record before: often the next one has the same
 }
 
-// readAhead is the number of bytes of a block that a Reader keeps in memory.
-const readAhead = 1 << 20
+// readAhead is the number of bytes of a block that a Reader keeps in memory, or readLittle for few messages.
+const (
+	readAhead  = 1 << 20
+	readLittle = 64 << 10
+)
 
 // NewReader returns a reader of a stream, by its folder and name: of the messages from one sequence to another, both
 // inclusive. Messages whose subjects do not match come without header and data; a nil match matches all.
@@ -125,7 +128,11 @@ func NewReader(dir, stream string, from, upto uint64, match func(subject string)
 			break
 		}
 	}
-	return &Reader{dir: dir, stream: stream, match: match, next: from, upto: upto, numbers: numbers[begin:], in: bufio.NewReaderSize(nil, readAhead)}, nil
+	size := readAhead
+	if upto-from < readLittle>>10 {
+		size = readLittle
+	}
+	return &Reader{dir: dir, stream: stream, match: match, next: from, upto: upto, numbers: numbers[begin:], in: bufio.NewReaderSize(nil, size)}, nil
 }
 
 // Next returns the next message, or io.EOF at the end. Any other error is final: ErrUnsound or a file system's error.
@@ -146,7 +153,7 @@ func (r *Reader) Next() (Message, error) {
 			r.subject = string(subject)
 		}
 		if r.match == nil || r.match(r.subject) {
-			return r.message(e), nil
+			return r.scanner.message(e, r.subject), nil
 		}
 		return Message{Seq: e.seq, Subject: r.subject}, nil
 	}
@@ -214,10 +221,10 @@ func (r *Reader) Close() {
 	}
 }
 
-// message copies the scanner's record into a message.
-func (r *Reader) message(e extent) Message {
-	data := r.scanner.data
-	m := Message{Seq: e.seq, Time: int64(binary.LittleEndian.Uint64(data[12:])), Subject: r.subject}
+// message copies a record into a message with this subject.
+func (s *scanner) message(e extent, subject string) Message {
+	data := s.data
+	m := Message{Seq: e.seq, Time: int64(binary.LittleEndian.Uint64(data[12:])), Subject: subject}
 	body := data[headerSize+e.subject : e.end-hashSize]
 	if e.skip > 0 {
 		n := binary.LittleEndian.Uint32(body)
@@ -226,3 +233,51 @@ func (r *Reader) message(e extent) Message {
 	m.Data = slices.Clone(body)
 	return m
 }
+
+// Block reads single messages of a block, by their positions.
+type Block struct {
+	file    *os.File
+	scanner *scanner
+}
+
+// OpenBlock opens a block of a stream, by the stream's folder and name.
+func OpenBlock(dir, stream string, number int) (*Block, error) {
+	f, err := os.Open(Path(dir, number))
+	if err != nil {
+		return nil, err
+	}
+	return &Block{f, newScanner(stream, number, nil)}, nil
+}
+
+// Message returns the message at a position that Scan or Walk named. The error is ErrUnsound or a file system's error.
+func (b *Block) Message(at int) (Message, error) {
+	unsound := fmt.Errorf("%s: at byte %d: %w", b.file.Name(), at, ErrUnsound)
+	var head [headerSize]byte
+	if _, err := b.file.ReadAt(head[:], int64(at)); err != nil {
+		return Message{}, orUnsound(err, unsound)
+	}
+	n := int(binary.LittleEndian.Uint32(head[:]) &^ headersBit)
+	if n > maxRecord {
+		return Message{}, unsound
+	}
+	b.scanner.data = slices.Grow(b.scanner.data[:0], n)[:n]
+	if _, err := b.file.ReadAt(b.scanner.data, int64(at)); err != nil {
+		return Message{}, orUnsound(err, unsound)
+	}
+	e, ok := b.scanner.sound(0)
+	if !ok || e.end != n || e.seq&(erasedBit|tombstoneBit) != 0 {
+		return Message{}, unsound
+	}
+	return b.scanner.message(e, string(b.scanner.data[headerSize:headerSize+e.subject])), nil
+}
+
+// orUnsound returns unsound for the error of a block that ends too early.
+func orUnsound(err, unsound error) error {
+	if errors.Is(err, io.EOF) {
+		return unsound
+	}
+	return err
+}
+
+// Close closes the block's file.
+func (b *Block) Close() error { return b.file.Close() }

@@ -196,3 +196,42 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+func TestBlock(t *testing.T) {
+	dir := t.TempDir()
+	want := stored(t, dir, 5, true, map[int]int{3: 60})
+	data, err := os.ReadFile(Path(dir, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := make(map[uint64]int)
+	note := func(seq uint64, at int, subject []byte) {
+		if places[seq] = at; string(subject) != want[seq-5].Subject {
+			t.Errorf("message %d: got subject %s", seq, subject)
+		}
+	}
+	if !Walk(stream, 3, data, note) || len(places) != len(want) {
+		t.Fatalf("got %d messages, want %d", len(places), len(want))
+	}
+	lost := uint64(30)
+	data[places[lost]+headerSize+3] ^= 1
+	if err := os.WriteFile(Path(dir, 3), data[:len(data)-1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, err := OpenBlock(dir, stream, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	last := want[len(want)-1].Seq
+	for _, m := range want {
+		got, err := b.Message(places[m.Seq])
+		if isLost := m.Seq == lost || m.Seq == last; errors.Is(err, ErrUnsound) != isLost || !isLost && !equal(got, m) {
+			t.Errorf("message %d: got %v, %v", m.Seq, got, err)
+		}
+	}
+	places = make(map[uint64]int)
+	if Walk(stream, 3, data[:len(data)-1], note) || len(places) != len(want)-2 || places[lost] != 0 {
+		t.Errorf("a damaged block: got %d messages, want %d", len(places), len(want)-2)
+	}
+}
