@@ -95,6 +95,9 @@ func (l *Log) admit(ctx context.Context, list ...*appending) (settle func([]Ack,
 	if l.config.Host.Shared && slices.ContainsFunc(list, isPersonal) {
 		return nil, fmt.Errorf("append to %s: %w", nameOf(list), &events.PersonalError{Where: sharedStore})
 	}
+	if err := l.refusal(ctx); err != nil {
+		return nil, fmt.Errorf("append to %s: %w", nameOf(list), err)
+	}
 	if l.config.Host.Room != nil {
 		if err := l.config.Host.Room(); err != nil {
 			return nil, fmt.Errorf("append to %s: %w", nameOf(list), err)
@@ -154,9 +157,8 @@ func (l *Log) settle(ctx context.Context, name string, buffered bool, ack Ack, e
 		ack.Durability = Buffered
 		return ack, nil
 	}
-	patience := l.timers.start(l.config.AckWait)
-	defer l.timers.stop(patience)
-	if err := l.commit.awaitFor(ctx, ack.Last, e, patience.C); err != nil {
+	patience := l.waits.after(l.config.AckWait)
+	if err := l.commit.awaitFor(ctx, ack.Last, e, patience); err != nil {
 		return Ack{}, fmt.Errorf("append to %s: %w", name, err)
 	}
 	return ack, nil
@@ -259,8 +261,11 @@ type appending struct {
 	msgs    []Outgoing
 
 	// youngUntil is when the first of the caller's ids stops being young; zero if the caller set no id. It is compared
-	// when the append's turn comes: a backend that remembers ids for two minutes must not be asked later.
+	// when the append's turn comes: later, neither the backend nor the owner remembers the id.
 	youngUntil time.Time
+
+	young bool // an id is young, or will be: see recentIDs
+	noted bool // the ids are among the recent ones
 
 	size int // approximate size on the server, in bytes
 
@@ -315,8 +320,10 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 		if e.Subject != sub {
 			return nil, &events.InvalidError{Field: "subject", Reason: fmt.Sprintf("%s in an append to %s", e.Subject.Name(), p.sub.Name())}
 		}
-		if e.ID != "" && expect != At(0) {
-			p.age(e.ID, now)
+		if e.ID == "" {
+			p.young = true
+		} else {
+			p.age(e.ID, now, expect != At(0))
 		}
 		e = l.Stamp(e)
 		if err := e.Validate(); err != nil {
@@ -325,7 +332,7 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 		if events.GuardOf(e.Type) == events.GuardSince && expect.kind == expectAny {
 			p.guarded = true
 		}
-		out := Outgoing{ID: e.MsgID(), Header: events.AppendHeader(make([]byte, 0, 512), e), Data: e.Data}
+		out := Outgoing{ID: e.MsgID(), Header: events.AppendHeader(make([]byte, 0, roomOf(e)), e), Data: e.Data}
 		if n := len(out.Data); n > events.MaxData {
 			return nil, &SizeError{Index: i, What: "data", Size: n, Max: events.MaxData}
 		}
@@ -345,6 +352,15 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 	return p, p.distinct()
 }
 
+// roomOf returns about the size of an event's header, with room for some characters that are escaped.
+func roomOf(e events.Event) int {
+	n := 192 + len(e.ID) + len(e.Source) + len(e.Type) + len(e.Subject.ID)
+	for name, value := range e.Extensions {
+		n += len(name) + len(value) + len("ce-: \r\n")
+	}
+	return n
+}
+
 // distinct refuses an append that has one identity twice.
 func (p *appending) distinct() error {
 	if len(p.msgs) == 1 {
@@ -360,13 +376,17 @@ func (p *appending) distinct() error {
 	return nil
 }
 
-// age notes whether an id that the caller gave needs a look-up, now or later.
-func (p *appending) age(id string, now time.Time) {
+// age notes whether an id that the caller gave is young, or will be, and, if it may be stored already, whether it needs
+// a look-up, now or later.
+func (p *appending) age(id string, now time.Time, mayBeStored bool) {
 	made, ok := timeOfID(id)
 	until := made.Add(youngID)
-	if !ok || made.After(now) || !until.After(now) {
+	p.young = p.young || ok && until.After(now)
+	switch {
+	case !mayBeStored:
+	case !ok || made.After(now) || !until.After(now):
 		p.look = true
-	} else if p.youngUntil.IsZero() || until.Before(p.youngUntil) {
+	case p.youngUntil.IsZero() || until.Before(p.youngUntil):
 		p.youngUntil = until
 	}
 }

@@ -15,8 +15,8 @@ import (
 // before one that it has returned.
 type Backend interface {
 	// Publish stores the messages, all or none, next to each other and in this order. It MUST check each Expect before
-	// it stores, and MUST recognise ids that it stored within the last two minutes: a single message gets the first
-	// receipt again with Duplicate set, several get ErrDuplicate.
+	// it stores, and MUST recognise ids that it stored within the last two minutes, or the last minute if the Log is the
+	// owner (Host.Owner): a single message gets the first receipt again with Duplicate set, several get ErrDuplicate.
 	//
 	// It returns within a bounded time, also under a context without deadline.
 	//

@@ -126,7 +126,7 @@ func (u *batch) store(ctx context.Context) ([]Ack, error) {
 
 // aside runs work, and leaves the queues. If ctx or patience ends before, the work continues in the background, and the
 // outcome is unknown.
-func (u *batch) aside(ctx context.Context, patience <-chan time.Time, work func() ([]Ack, error)) ([]Ack, error) {
+func (u *batch) aside(ctx context.Context, patience <-chan struct{}, work func() ([]Ack, error)) ([]Ack, error) {
 	type outcome struct {
 		acks []Ack
 		err  error
@@ -237,9 +237,8 @@ func (u *batch) redoable(ctx context.Context) ([]Ack, error) {
 		l.leaveAll(u.tickets)
 		return nil, err
 	}
-	patience := l.timers.start(l.config.AckWait)
-	defer l.timers.stop(patience)
-	return u.aside(ctx, patience.C, func() ([]Ack, error) {
+	patience := l.waits.after(l.config.AckWait)
+	return u.aside(ctx, patience, func() ([]Ack, error) {
 		acks, err := u.publish(record)
 		settle(acks, err)
 		return acks, err
@@ -250,35 +249,11 @@ func (u *batch) redoable(ctx context.Context) ([]Ack, error) {
 // is over. It returns Acks instead if the log has the events.
 func (u *batch) decide(ctx context.Context) ([]Ack, error) {
 	for _, p := range u.parts {
-		if err := u.l.lookAhead(ctx, p); err != nil {
-			return nil, err
-		}
+		p.tail = p.expect.kind != expectAny // identities of a writer who knows the subject's end come after it
 	}
 	_, acks, err := u.l.decideAll(ctx, u.parts)
 	return acks, err
 }
-
-// lookAhead makes an append look for its identities now: the server knows the young ones, but would recognise them only
-// when the batch is half stored.
-func (l *Log) lookAhead(ctx context.Context, p *appending) error {
-	p.tail = p.expect.kind != expectAny // identities of a writer who knows the subject's end come after it
-	if p.tail || p.look || p.youngUntil.IsZero() {
-		return nil
-	}
-	newest, err := l.backend.Last(ctx, p.name)
-	switch {
-	case isNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("append to %s: %w", p.sub.Name(), err)
-	}
-	made := p.youngUntil.Add(-youngID)
-	p.look = !newest.Time.Before(made.Add(-clockSlack))
-	return nil
-}
-
-// clockSlack is how far a producer's clock may be ahead of this one's.
-const clockSlack = 90 * time.Second
 
 // record returns the redo record.
 func (u *batch) record() (*appending, error) {

@@ -24,6 +24,7 @@ import (
 // Long reads take full segments from the server's files, and so do reads of one subject that has many of the records.
 // They return the same as the server, from and to any offset, and whatever happens to the files.
 func TestLongReadsTakeFullSegmentsFromBlocks(t *testing.T) {
+	testkit.OnlyFull(t, "TestSegmentsAreOneLog of package embedded reads full segments")
 	testkit.NotUnderRace(t) // nothing runs beside it
 	dir := t.TempDir()
 	blocks := filepath.Join(dir, "jetstream", "$G", "streams")

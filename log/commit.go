@@ -63,8 +63,8 @@ type committer struct {
 	kick chan struct{} // a caller waits
 	done chan struct{} // run has ended
 
-	coming atomic.Int64 // appends being stored
-	timers timerPool
+	coming  atomic.Int64 // appends being stored
+	follows limit
 
 	busy sync.Mutex // held during a sync and its announcement
 
@@ -374,11 +374,9 @@ var courtesy = 5 * time.Millisecond
 // follow is await for a follower.
 func (c *committer) follow(ctx context.Context, at events.Offset, e *era) error {
 	if over := c.enlist(at, e, true); over != nil {
-		patience := c.timers.start(courtesy)
-		defer c.timers.stop(patience)
 		select {
 		case <-over:
-		case <-patience.C:
+		case <-c.follows.after(courtesy):
 		case <-ctx.Done():
 		}
 	}
@@ -390,7 +388,7 @@ var errOver = errors.New("the log is closed")
 
 // awaitFor is await that also ends when patience does. It asks for the sync itself: the append that stored the record
 // may not know that it did, and would then never ask.
-func (c *committer) awaitFor(ctx context.Context, at events.Offset, e *era, patience <-chan time.Time) error {
+func (c *committer) awaitFor(ctx context.Context, at events.Offset, e *era, patience <-chan struct{}) error {
 	c.note(at, e)
 	// If a hold covers the offset, a sync now would be wasted: letGo asks for the sync that moves the watermark past
 	// it.

@@ -1,14 +1,17 @@
 package log_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
@@ -229,6 +232,70 @@ func TestFailedSyncIsFinal(t *testing.T) {
 	}
 }
 
+// After a failed sync, no reader gets a record that is not known to be on disk.
+func TestFailedSyncShowsNothing(t *testing.T) {
+	sub := events.Session("", "s")
+	for name, get := range map[string]func(l *log.Log) error{
+		"net R1 by its offset":              func(l *log.Log) error { _, err := l.Record(t.Context(), 1); return err },
+		"net R1 the last of its subject":    func(l *log.Log) error { _, err := l.Last(t.Context(), sub); return err },
+		"net R1 and its append is repeated": func(l *log.Log) error { _, err := l.Append(t.Context(), sub, log.Any, someTurn("e1")); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &disk{}
+			l := committing(t, d)
+			d.fail(errors.New("EIO"))
+			if _, err := l.AppendBuffered(t.Context(), sub, log.Any, someTurn("e1")); err != nil {
+				t.Fatal(err)
+			}
+			if err := get(l); !errors.Is(err, log.ErrUnknown) && !errors.Is(err, log.ErrUnavailable) {
+				t.Errorf("got %v, want that nobody knows whether the record is on disk", err)
+			}
+		})
+	}
+}
+
+// A unit that is found in the log is acknowledged when the last of its events is on disk, wherever they are.
+func TestRepeatedUnitWaitsForItsSync(t *testing.T) {
+	for durable := range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			d := &disk{}
+			l := committing(t, d)
+			var parts []log.Part
+			for i := range 3 {
+				parts = append(parts, log.Part{Subject: events.Session("", fmt.Sprint(i)), Events: []events.Event{someTurn(fmt.Sprint("e", i))}})
+			}
+			if _, err := l.Append(t.Context(), parts[durable].Subject, log.Any, parts[durable].Events...); err != nil {
+				t.Fatal(err)
+			}
+			release := d.holdBack()
+			for _, p := range parts {
+				if _, err := l.AppendBuffered(t.Context(), p.Subject, log.Any, p.Events...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			over := make(chan error, 1)
+			go func() {
+				_, err := l.AppendAll(t.Context(), parts...)
+				over <- err
+			}()
+			synctest.Wait()
+			select {
+			case err := <-over:
+				t.Errorf("with part %d on disk, the unit is acknowledged before the sync of the others: %v", durable, err)
+				release()
+			default:
+				release()
+				if err := <-over; err != nil {
+					t.Error(err)
+				}
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // If the acknowledgement of an append to several subjects does not come, the error names them.
 func TestUnknownBatchIsNamed(t *testing.T) {
 	d := &disk{}
@@ -361,11 +428,13 @@ func mustHead(t *testing.T, l *log.Log, want events.Offset) {
 // A reader makes a stored record durable, even if the append that stored it does not know that it did, and no other
 // append comes.
 func TestWhatIsReadIsSynced(t *testing.T) {
-	for name, see := range map[string]func(*log.Log) (events.Record, error){
-		"last":   func(l *log.Log) (events.Record, error) { return l.Last(t.Context(), events.Session("", "s")) },
-		"record": func(l *log.Log) (events.Record, error) { return l.Record(t.Context(), 1) },
-		"follow": func(l *log.Log) (events.Record, error) {
-			for rec, err := range l.Follow(t.Context(), events.Range{}) {
+	for name, see := range map[string]func(context.Context, *log.Log) (events.Record, error){
+		"last": func(ctx context.Context, l *log.Log) (events.Record, error) {
+			return l.Last(ctx, events.Session("", "s"))
+		},
+		"record": func(ctx context.Context, l *log.Log) (events.Record, error) { return l.Record(ctx, 1) },
+		"follow": func(ctx context.Context, l *log.Log) (events.Record, error) {
+			for rec, err := range l.Follow(ctx, events.Range{}) {
 				return rec, err
 			}
 			return events.Record{}, nil
@@ -378,7 +447,9 @@ func TestWhatIsReadIsSynced(t *testing.T) {
 			if _, err := l.Append(t.Context(), events.Session("", "s"), log.Any, someTurn("a")); !errors.Is(err, log.ErrUnknown) {
 				t.Fatal(err)
 			}
-			if rec, err := see(l); err != nil || rec.ID != "a" {
+			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience(20*time.Second))
+			defer cancel()
+			if rec, err := see(ctx, l); err != nil || rec.ID != "a" {
 				t.Fatalf("got %v, %v, want record a", rec, err)
 			}
 			if d.count() == before {

@@ -309,15 +309,20 @@ func apiError(err error) error {
 var away = 12 * time.Second
 
 // ask makes a request to the server. It repeats the request while the server has no streams, or closed them before it
-// answered, or needs long because it reads much from a slow disk: see [patienceOf].
+// answered, or needs long because it reads much from a slow disk: see [patienceOf]. Once away is over it asks a last
+// time, as the server may be back since the last question.
 func ask[T any](ctx context.Context, question func(context.Context) (T, error)) (T, error) {
 	began := time.Now()
 	for try := 0; ; try++ {
-		once, cancel := context.WithTimeout(ctx, patienceOf(try))
+		patience, last := patienceOf(try), time.Since(began) > away
+		if last {
+			patience = patienceOf(0)
+		}
+		once, cancel := context.WithTimeout(ctx, patience)
 		got, err := question(once)
 		silent := err != nil && once.Err() != nil && ctx.Err() == nil
 		cancel()
-		if err == nil || !silent && !isAway(err) || time.Since(began) > away || pause(ctx, try+1) != nil {
+		if err == nil || !silent && !isAway(err) || last || pause(ctx, try+1) != nil {
 			if silent && ctx.Err() == nil { // the caller's own time is not over
 				err = fmt.Errorf("no answer within %v", time.Since(began).Round(time.Millisecond))
 			}

@@ -16,6 +16,23 @@ func NewJetStream(ctx context.Context, nc *nats.Conn) (Backend, error) {
 	return openJetStream(ctx, nc, Config{}.withDefaults())
 }
 
+// Sending returns a backend that stores through a connection, as a log on a cluster that others run does, and reads
+// from another backend.
+func Sending(reads Backend, nc *nats.Conn, wait time.Duration) Backend {
+	b := &jetStream{writes: connSender{nc, wait}, reads: nc, name: "TALLY"}
+	b.use([]*segment{{n: 1, name: FirstStream, first: 1, replicated: true}})
+	return sending{reads, b}
+}
+
+type sending struct {
+	Backend
+	writes *jetStream
+}
+
+func (s sending) Publish(ctx context.Context, p Publication) (Receipt, error) {
+	return s.writes.Publish(ctx, p)
+}
+
 // MisplaceIDs makes the index of a subject return one record for every id, as if all ids had the same hash.
 func (l *Log) MisplaceIDs(sub events.Subject, at events.Offset) {
 	ids := l.ids.of(sub)
@@ -32,6 +49,30 @@ func (l *Log) IsNew(ctx context.Context, sub events.Subject) (bool, error) {
 	return l.isNew(ctx, sub.NATS())
 }
 
+// Few returns the offsets of a subject's records behind the backend's index, if there are at most n.
+func (l *Log) Few(ctx context.Context, sub events.Subject, n int) (from events.Offset, list []events.Offset, ok bool, err error) {
+	from = l.backend.(indexed).Indexed()
+	messages, ok, err := l.backend.(shortSubjects).Few(ctx, sub.NATS(), from, n)
+	for _, m := range messages {
+		list = append(list, m.Offset)
+	}
+	return from, list, ok, err
+}
+
+// ForgetIDs makes the log forget the identities and last offsets that it remembers.
+func (l *Log) ForgetIDs() {
+	l.ids.forget()
+	l.lasts.forget()
+}
+
+// ListSubjects asks a server for all subjects of a stream, and returns a function that reports whether a subject may be
+// one of them.
+func ListSubjects(ctx context.Context, nc *nats.Conn, stream string) (mayHave func(subject string) bool, err error) {
+	b, s := &jetStream{reads: nc}, &segment{name: stream, subjects: newSubjectFilter()}
+	err = b.listSubjects(ctx, s)
+	return s.subjects.mayHave, err
+}
+
 // AppendBehind appends like the request after another one in a series. before is the error of that request, nil if it
 // was stored.
 func (l *Log) AppendBehind(ctx context.Context, before error, sub events.Subject, evs ...events.Event) *Pending {
@@ -42,7 +83,7 @@ func (l *Log) AppendBehind(ctx context.Context, before error, sub events.Subject
 
 // WireCodes are the codes of errors on the wire.
 func WireCodes() []string {
-	return []string{wireInvalid, wireTooLarge, wireQuota, wireConflict, wirePartial, wireGap, wireOutOfOrder, wireUnknown, wireAborted, wireFull, wireUnavailable, wirePersonal, wireDamaged, wireInternal}
+	return []string{wireInvalid, wireTooLarge, wireQuota, wireConflict, wirePartial, wireGap, wireOutOfOrder, wireUnknown, wireAborted, wireFull, wireUnavailable, wirePersonal, wireDamaged, wireType, wireMoved, wireInternal}
 }
 
 // OverTheWire returns the code of an error on the wire, and the error that the client gets.

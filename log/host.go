@@ -66,6 +66,10 @@ type Host struct {
 	// complete. Before OpenOn returns, it completes the appends that an earlier owner began behind that offset.
 	Settled events.Offset
 
+	// Copy leaves the appends alone that a recovery would complete: the log is a copy that Mirror makes, and their other
+	// records are copied later.
+	Copy bool
+
 	// Mark is called with every move of the durable watermark, before any reader sees the move.
 	Mark func(events.Offset)
 

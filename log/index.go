@@ -280,6 +280,9 @@ func (l *Log) fill(ctx context.Context, ids *subjectIDs, last events.Offset) err
 			ids.whole = isNew
 			return err
 		}
+		if done, err := l.fillFew(ctx, ids); done || err != nil {
+			return err
+		}
 	}
 	newest, err := l.lastOf(ctx, ids.sub.NATS())
 	switch {

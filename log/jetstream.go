@@ -36,7 +36,11 @@ func Open(ctx context.Context, nc *nats.Conn, c Config) (*Log, error) {
 	if !c.Host.Owner && c.Host.Durability == Buffered {
 		c.Host.Durability, c.why = b.worth(ctx, c)
 	}
-	return OpenOn(ctx, b, c)
+	l, err := OpenOn(ctx, b, c)
+	if err == nil && !c.Host.Owner {
+		l.marked.Store(refusalOf(b.line.Load().segments[0].stream.CachedInfo().Config) != nil)
+	}
+	return l, err
 }
 
 // openVia opens the log of a store that another process owns.
@@ -149,6 +153,7 @@ func (b *jetStream) open(ctx context.Context) error {
 		}
 	}
 	active := found[len(found)-1]
+	b.shortenWindow(ctx, active)
 	switch {
 	case b.owner && (active.closed || b.segments.Above > events.Offset(active.stream.CachedInfo().State.LastSeq)):
 		return b.begin(ctx)
@@ -156,6 +161,19 @@ func (b *jetStream) open(ctx context.Context) error {
 		return b.awaitNext(ctx)
 	}
 	return nil
+}
+
+// shortenWindow sets the owner's window on the active segment of an earlier version. If that fails, the server only
+// remembers more ids than it needs to.
+func (b *jetStream) shortenWindow(ctx context.Context, s *segment) {
+	cfg := s.stream.CachedInfo().Config
+	if !b.owner || s.closed || cfg.Duplicates <= ownerWindow {
+		return
+	}
+	cfg.Duplicates = ownerWindow
+	if _, err := b.js.UpdateStream(ctx, cfg); err != nil {
+		b.logger.Warn("the server remembers ids for longer than it needs to", "stream", s.name, "error", err)
+	}
 }
 
 // find loads the line. With wait it waits until the line is complete: an owner's server may be opening its streams.
@@ -192,6 +210,9 @@ func (b *jetStream) awaitNext(ctx context.Context) error {
 // create creates the n-th stream of the line. Its first offset is first.
 func (b *jetStream) create(ctx context.Context, n int, first events.Offset) (*segment, error) {
 	cfg := segmentConfig(b.name, n, first)
+	if b.owner {
+		cfg.Duplicates = ownerWindow
+	}
 	switch {
 	case b.replicas > 0:
 		cfg.Replicas = b.replicas
@@ -427,7 +448,7 @@ func (b *jetStream) First(ctx context.Context, subject string) (Message, error) 
 func (b *jetStream) lastOf(ctx context.Context, s *segment, subject string) (Message, error) {
 	e, there, known := s.find(subject)
 	switch {
-	case known && !there:
+	case known && !there, !known && s.lacks(subject):
 		return Message{}, ErrNotFound
 	case known:
 		return b.get(ctx, s, events.Offset(e.Last))

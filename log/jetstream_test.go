@@ -78,6 +78,7 @@ func mustOpen(t testing.TB, nc *nats.Conn, c log.Config) *log.Log {
 }
 
 func TestJetStream(t *testing.T) {
+	testkit.OnlyFull(t, "TestCommitterKeepsThePromises, and TestOwnerKeepsThePromises of package embedded")
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		s := mustServe(t, filepath.Join(t.TempDir(), "js"), nil)
 		return mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Reads: mustDial(t, s)}})

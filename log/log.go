@@ -1,8 +1,10 @@
 package log
 
 import (
+	"bufio"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -63,12 +65,21 @@ func (c Config) withDefaults() Config {
 		c.Host.Mark = func(events.Offset) {}
 	}
 	if c.NewID == nil {
-		c.NewID = newUUID
+		c.NewID = newIDs()
 	}
 	return c
 }
 
-func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
+// newIDs returns a function that makes ids. It reads random bytes for many ids at once.
+func newIDs() func() string {
+	var mu sync.Mutex
+	random := bufio.NewReader(rand.Reader)
+	return func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return uuid.Must(uuid.NewV7FromReader(random)).String()
+	}
+}
 
 // Hole is a record that is lost.
 type Hole struct {
@@ -81,8 +92,10 @@ type Log struct {
 	took    atomic.Int64 // records that readers got
 	backend Backend
 	js      *jetStream // the backend, if it is a server; else nil
+	files   *files     // the backend, if it is the files of a store; else nil
 	config  Config
 	ids     *idIndex
+	recent  *recentIDs // nil: others store too, and the backend recognises young ids
 	lasts   lasts
 	life    context.Context // until Close
 	end     context.CancelFunc
@@ -95,10 +108,12 @@ type Log struct {
 	holes holes
 	bulk  atomic.Int32 // large series being appended
 
-	timers timerPool
+	waits limit // for acknowledgements
 
 	// doubtful is set when the outcome of a message is unknown: it may have been stored, or may be later.
 	doubtful atomic.Bool
+
+	marked atomic.Bool // the log on the server is an unfinished copy, or was moved: see refusal
 
 	recovering sync.Mutex // held during Recover
 
@@ -123,7 +138,11 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 		holes:   holes{known: slices.Clone(c.Host.Holes)},
 		queues:  make(map[events.Subject]queue),
 	}
+	if l.config.Host.Owner {
+		l.recent = newRecentIDs(l.config.Now(), maxRecentIDs)
+	}
 	l.js, _ = b.(*jetStream)
+	l.files, _ = b.(*files)
 	l.life, l.end = context.WithCancel(context.Background())
 	if l.config.Host.Sync != nil {
 		l.config.Host.Durability = Durable
@@ -226,7 +245,7 @@ func (l *Log) Recover(ctx context.Context, work func() error) error {
 			defer l.commit.busy.Unlock()
 		}
 		err := work()
-		if err == nil && l.commit != nil && l.config.Host.Owner {
+		if err == nil && l.commit != nil && l.config.Host.Owner && !l.config.Host.Copy {
 			safe, _ := l.commit.durable(ctx)
 			err = l.redo(ctx, safe, publish)
 		}
@@ -302,6 +321,14 @@ func (l *Log) MaxData() int {
 		return events.MaxData
 	}
 	return int(min(events.MaxData, l.js.reads.MaxPayload()-besides))
+}
+
+// MaxMirrored returns how many bytes of data a record may have that Mirror appends.
+func (l *Log) MaxMirrored() int {
+	if l.js == nil {
+		return events.MaxData
+	}
+	return int(l.js.reads.MaxPayload() - besides)
 }
 
 // Now returns the time by the log's clock.
@@ -565,6 +592,12 @@ func (l *Log) Subjects(ctx context.Context, ns, kind string) iter.Seq2[SubjectIn
 	}
 }
 
+// DecodeStored returns the record of a message that a server stored, by the message's parts. The header is as NATS
+// carries it. If the message is not an event, the error is a *events.DamageError.
+func DecodeStored(subject, header string, data []byte, at events.Offset, stored time.Time) (events.Record, error) {
+	return decode(Message{Subject: subject, wire: header, Data: data, Offset: at, Time: stored})
+}
+
 // decode returns the record of a message, or a *events.DamageError if it is not an event.
 func decode(m Message) (events.Record, error) {
 	e, ok := events.Event{}, false
@@ -578,5 +611,5 @@ func decode(m Message) (events.Record, error) {
 	if err != nil {
 		return events.Record{}, &events.DamageError{Offset: m.Offset, Err: err}
 	}
-	return events.Record{Event: e, Offset: m.Offset, Recorded: m.Time}, nil
+	return events.Record{Event: e, Offset: m.Offset, Recorded: m.recorded()}, nil
 }

@@ -51,14 +51,25 @@ func (b *jetStream) IsNew(ctx context.Context, subject string) (bool, error) {
 	case s.subjects.isComplete():
 		return !s.subjects.mayHave(subject), nil
 	}
+	n, err := b.count(ctx, s, subject)
+	return n == 0 && err == nil, err
+}
+
+// count returns the number of a subject's messages in the active segment, including unreadable ones.
+func (b *jetStream) count(ctx context.Context, s *segment, subject string) (uint64, error) {
 	info, err := s.info(ctx, jetstream.WithSubjectFilter(subject))
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	if s.subjects.worthListing(info.State.NumSubjects) {
+	if !s.subjects.isComplete() && s.subjects.worthListing(info.State.NumSubjects) {
 		s.subjects.listed(b.listSubjects(ctx, s))
 	}
-	return info.State.Subjects[subject] == 0, nil
+	return info.State.Subjects[subject], nil
+}
+
+// lacks reports whether the segment surely has no message of a subject, by its filter alone.
+func (s *segment) lacks(subject string) bool {
+	return s.subjects != nil && !s.replicated && s.subjects.isComplete() && !s.subjects.mayHave(subject)
 }
 
 // listSubjects adds all subjects of the active segment to its filter.

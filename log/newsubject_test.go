@@ -1,8 +1,10 @@
 package log_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -83,6 +85,64 @@ func TestNewSubjectsMakeNoConsumers(t *testing.T) {
 	}
 }
 
+// An owner that has forgotten the identities of subjects with few records reads them without a consumer.
+func TestShortSubjectsMakeNoConsumers(t *testing.T) {
+	s := mustServe(t, t.TempDir(), nil)
+	spy := mustDial(t, s)
+	consumers := countRequests(t, spy, "CONSUMER.CREATE.")
+	l := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Owner: true}})
+	const subjects = 100
+	for round := range 4 {
+		consumers.take(t, spy)
+		for i := range subjects {
+			sub := events.Session("", fmt.Sprint(i))
+			mustAppend(t, l, sub, note(fmt.Sprint("e", round), "x"))
+			if ack := mustAppend(t, l, sub, note("e0", "x")); !ack.Duplicate {
+				t.Fatalf("the first event of %v is stored twice: %+v", sub, ack)
+			}
+			l.ForgetIDs()
+		}
+		if n := consumers.take(t, spy); n > 0 {
+			t.Errorf("round %d: %d subjects made %d consumers, want none", round, subjects, n)
+		}
+	}
+}
+
+// A record that cannot be read hides no other identity of its subject, whichever of the subject's records it is.
+func TestShortSubjectWithDamage(t *testing.T) {
+	const records = 3
+	for lost := range records {
+		t.Run(fmt.Sprint("record ", lost+1), func(t *testing.T) {
+			dir, a := t.TempDir(), events.Session("", "a")
+			s := mustServe(t, dir, nil)
+			l := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Owner: true}})
+			for i := range records {
+				mustAppend(t, l, a, note(fmt.Sprint("e", i), "x"))
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			mustStop(s)
+			spoil(t, natsfile.Path(natsfile.Messages(dir, "TALLY_1"), 1), uint64(lost+1))
+
+			s = mustServe(t, dir, nil)
+			l = mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Owner: true}})
+			if _, few, ok, err := l.Few(t.Context(), a, records); ok || err != nil {
+				t.Errorf("a subject with a lost record has the records %v (%v), want no answer", few, err)
+			}
+			mustForget(t, s)
+			for i := range records {
+				if i == lost {
+					continue
+				}
+				if ack, err := l.Append(t.Context(), a, log.Any, note(fmt.Sprint("e", i), "x")); err != nil || !ack.Duplicate || ack.Last != events.Offset(i+1) {
+					t.Errorf("event %d of %d, beside the lost one: got %+v, %v, want a duplicate at %d", i+1, records, ack, err, i+1)
+				}
+			}
+		})
+	}
+}
+
 // A subject whose last record cannot be read is not new: its other records keep their ids.
 func TestSubjectWithDamageIsNotNew(t *testing.T) {
 	for _, others := range []int{0, 100} { // subjects before and between: few enough for a list, and too many
@@ -134,10 +194,11 @@ func mustForget(t *testing.T, s *server.Server) {
 }
 
 // TestIdentitiesOfNewSubjects appends named events to old and new subjects, over segments, processes and servers. No
-// subject with a record is taken for a new one, and each identity is stored once. (Within two minutes the server would
+// subject with a record is taken for a new one, the few records of a subject are all of them, and each identity is stored once. (Within two minutes the server would
 // recognise an identity by itself.)
 func TestIdentitiesOfNewSubjects(t *testing.T) {
 	testkit.NotUnderRace(t) // nothing runs beside it
+	short := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, index := t.TempDir(), filepath.Join(t.TempDir(), "index")
 		s := mustServe(t, dir, nil)
@@ -145,7 +206,7 @@ func TestIdentitiesOfNewSubjects(t *testing.T) {
 			return mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Owner: true, Segments: log.Segments{Bytes: 6000, Dir: index}}})
 		}
 		l := open()
-		stored, subjects := make(map[string]events.Offset), make(map[string]bool)
+		stored, subjects := make(map[string]events.Offset), make(map[string][]events.Offset)
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 20).Draw(rt, "step") {
 			case 0:
@@ -163,10 +224,17 @@ func TestIdentitiesOfNewSubjects(t *testing.T) {
 			default:
 				name, id := fmt.Sprint("s", rapid.IntRange(0, 40).Draw(rt, "subject")), fmt.Sprint("e", rapid.IntRange(0, 2).Draw(rt, "id"))
 				sub := events.Session("", name)
-				if isNew, err := l.IsNew(t.Context(), sub); err != nil || isNew && subjects[name] {
+				if isNew, err := l.IsNew(t.Context(), sub); err != nil || isNew && subjects[name] != nil {
 					rt.Fatalf("%s is taken for a new subject (%v), but has records: %v", name, isNew, err)
 				}
-				subjects[name] = true
+				if from, few, ok, err := l.Few(t.Context(), sub, 2); err != nil || ok && !slices.Equal(few, slices.DeleteFunc(slices.Clone(subjects[name]), func(at events.Offset) bool { return at <= from })) {
+					rt.Fatalf("%s has few records behind %v: got %v (%v), want those of %v", name, from, few, err, subjects[name])
+				} else if ok && len(few) > 0 {
+					short++
+				}
+				if rapid.IntRange(0, 3).Draw(rt, "forgets") == 0 {
+					l.ForgetIDs()
+				}
 				ack, err := l.Append(t.Context(), sub, log.Any, note(id, id))
 				if err != nil {
 					rt.Fatal(err)
@@ -175,7 +243,9 @@ func TestIdentitiesOfNewSubjects(t *testing.T) {
 				if was != ack.Duplicate || was && before != ack.Last {
 					rt.Fatalf("%s of %s: got %+v; stored before at %v (0: never)", id, name, ack, before)
 				}
-				stored[name+id] = ack.Last
+				if stored[name+id] = ack.Last; !was {
+					subjects[name] = append(subjects[name], ack.Last)
+				}
 			}
 		}
 		if err := l.Close(); err != nil {
@@ -183,4 +253,68 @@ func TestIdentitiesOfNewSubjects(t *testing.T) {
 		}
 		mustStop(s)
 	})
+	if short == 0 {
+		t.Error("no subject was found to have few records")
+	}
+}
+
+// A server lists at most 100,000 subjects in an answer. The list of a segment's subjects has those of every page.
+func TestSubjectsOfEveryPageAreListed(t *testing.T) {
+	nc := mustDial(t, mustServe(t, t.TempDir(), nil))
+	const pages, page = 3, 2
+	if _, err := nc.Subscribe("$JS.API.STREAM.INFO.PAGED", func(m *nats.Msg) {
+		var query struct{ Offset int }
+		subjects := make(map[string]int)
+		err := json.Unmarshal(m.Data, &query)
+		for i := query.Offset; i < min(query.Offset+page, pages*page); i++ {
+			subjects[fmt.Sprint("subject.", i)] = 1
+		}
+		var answer []byte
+		if err == nil {
+			answer, err = json.Marshal(map[string]any{"total": pages * page, "state": map[string]any{"subjects": subjects}})
+		}
+		if err == nil {
+			err = m.Respond(answer)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	mayHave, err := log.ListSubjects(t.Context(), nc, "PAGED")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pages * page {
+		if subject := fmt.Sprint("subject.", i); !mayHave(subject) {
+			t.Errorf("%s is not in the list", subject)
+		}
+	}
+}
+
+// An offset that an event once had is not used again, although its event is lost and with it the end of the log.
+func TestLostOffsetsAreNotUsedAgain(t *testing.T) {
+	s := mustServe(t, t.TempDir(), nil)
+	sub := events.Session("", "s")
+	open := func(above events.Offset) *log.Log {
+		return mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Owner: true, Segments: log.Segments{Above: above}}})
+	}
+	l := open(0)
+	for i := range 3 {
+		mustAppend(t, l, sub, note(fmt.Sprint("e", i), "x"))
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l = open(10)
+	if got := mustAppend(t, l, sub, note("next", "x")).Last; got != 11 {
+		t.Errorf("the event behind offset 10 got %v", got)
+	}
+	for at := events.Offset(1); at <= 11; at++ {
+		rec, err := l.Record(t.Context(), at)
+		if there := at <= 3 || at == 11; there != (err == nil) || there && rec.Offset != at {
+			t.Errorf("%v: got a record of %v, %v", at, rec.Offset, err)
+		}
+	}
 }

@@ -28,10 +28,11 @@ type played struct {
 
 	guard  sync.Mutex
 	stored map[string][]uint64 // numbers, by producer; guarded by guard
+	data   map[string]string   // of the stored requests, by producer and number; guarded by guard
 }
 
 func newPlayed(t *testing.T) *played {
-	p := &played{requests: make(map[string]*numberedRequest), stored: make(map[string][]uint64)}
+	p := &played{requests: make(map[string]*numberedRequest), stored: make(map[string][]uint64), data: make(map[string]string)}
 	over := func(a arrival, err error) {
 		r := p.requests[a.reply]
 		r.answers, r.stored = r.answers+1, err == nil
@@ -62,6 +63,7 @@ func newPlayed(t *testing.T) *played {
 					if err = <-end; err == nil {
 						p.guard.Lock()
 						p.stored[a.producer] = append(p.stored[a.producer], a.number)
+						p.data[fmt.Sprint(a.producer, a.number)] = string(a.data)
 						p.guard.Unlock()
 					}
 				}
@@ -104,6 +106,9 @@ func TestNumberingPrograms(t *testing.T) {
 					next[producer] = max(next[producer], number)
 					reply := fmt.Sprint(len(p.requests))
 					r := &numberedRequest{arrival: arrival{sub: events.Session("", "s"), producer: producer, number: uint64(number), reply: reply, data: fmt.Append(nil, producer, number)}}
+					if random.IntN(6) == 0 {
+						r.data = append(r.data, '!') // another request under the same number
+					}
 					p.requests[reply] = r
 					steps += fmt.Sprintf(" %s%d", producer, number)
 					p.take(r.arrival)
@@ -132,6 +137,9 @@ func TestNumberingPrograms(t *testing.T) {
 			for reply, r := range p.requests {
 				if r.answers != 1 {
 					t.Errorf("%s: request %s, %s%d, was answered %d times", steps, reply, r.producer, r.number, r.answers)
+				}
+				if data := p.data[fmt.Sprint(r.producer, r.number)]; r.stored && data != string(r.data) {
+					t.Errorf("%s: request %s is answered as stored, and has the data %q; stored are %q", steps, reply, r.data, data)
 				}
 			}
 			for producer, numbers := range p.stored {

@@ -15,9 +15,9 @@ import (
 //
 // If the connection ends, appends under way return ErrUnknown and later calls are refused.
 type publisher struct {
-	conn   *natswire.Conn
-	wait   time.Duration
-	timers timerPool
+	conn  *natswire.Conn
+	wait  time.Duration
+	waits limit
 
 	mu      sync.Mutex // guards the fields below
 	pending map[uint64]chan<- answer
@@ -99,13 +99,11 @@ func (p *publisher) send(m natswire.Publication) (number uint64, _ <-chan answer
 
 // receive waits for the answer to a message.
 func (p *publisher) receive(ctx context.Context, number uint64, got <-chan answer) (pubAck, error) {
-	timer := p.timers.start(p.wait)
-	defer p.timers.stop(timer)
 	err := error(context.DeadlineExceeded)
 	select {
 	case a := <-got:
 		return a.ack, a.err
-	case <-timer.C:
+	case <-p.waits.after(p.wait):
 	case <-ctx.Done():
 		err = ctx.Err()
 	}

@@ -134,8 +134,11 @@ func itemOf(m Message) item {
 
 // scan yields the items of a stretch. An error ends it.
 func (l *Log) scan(ctx context.Context, s stretch) iter.Seq2[item, error] {
-	if s.filter == events.SubjectFilter {
+	switch {
+	case s.filter == events.SubjectFilter:
 		return l.scanAll(ctx, s.after, s.upto, s.want, nil)
+	case l.files != nil:
+		return l.scanFiles(ctx, s)
 	}
 	return func(yield func(item, error) bool) {
 		switch {

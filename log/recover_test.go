@@ -33,6 +33,7 @@ type lossy struct {
 	stored []kept
 	synced int  // messages on disk
 	sick   bool // syncs fail
+	full   bool // while a log recovers, nothing can be stored
 }
 
 // kept is a stored message.
@@ -132,7 +133,22 @@ func (d *lossy) lose(n int) {
 func (d *lossy) Quiet(work func(publish func(context.Context, log.Publication) (log.Receipt, error)) error) error {
 	d.quiet.Lock()
 	defer d.quiet.Unlock()
-	return work(d.store)
+	return work(func(ctx context.Context, p log.Publication) (log.Receipt, error) {
+		d.mu.Lock()
+		full := d.full
+		d.mu.Unlock()
+		if full {
+			return log.Receipt{}, log.ErrFull
+		}
+		return d.store(ctx, p)
+	})
+}
+
+// fills makes recoveries find no room, or find it again.
+func (d *lossy) fills(full bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.full = full
 }
 
 func (d *lossy) Scan(ctx context.Context, q log.Query) (log.Cursor, error) {
@@ -398,6 +414,27 @@ func TestRecover(t *testing.T) {
 		if !slices.Equal(got, []string{"first", "second"}) {
 			t.Errorf("got %v, want first and second", got)
 		}
+	})
+	t.Run("net R1 a recovery that cannot complete a batch fails, and the next one completes it", func(t *testing.T) {
+		var act atomic.Pointer[func()]
+		r := newRecovering(t, func(point string) {
+			if do := act.Load(); do != nil && point == "after a publication" && act.CompareAndSwap(do, nil) {
+				(*do)() // the record of the batch is stored, and none of its events
+			}
+		})
+		r.append(lossySubjects[0], log.Any, note("first", "x"))
+		recovers := func() {
+			r.d.fills(true)
+			if err := r.l.Recover(t.Context(), func() error { return nil }); !errors.Is(err, log.ErrFull) {
+				t.Errorf("without room for the batch: got %v, want ErrFull", err)
+			}
+			r.d.fills(false)
+			r.recover(0)
+			r.halves(map[string]int{"batch1": 2})
+		}
+		act.Store(&recovers)
+		r.appendAll(log.Part{Subject: lossySubjects[0], Events: []events.Event{note("batch1.1", "x")}}, log.Part{Subject: lossySubjects[1], Events: []events.Event{note("batch1.2", "x")}})
+		r.end(lossySubjects...)
 	})
 	t.Run("net R1 random histories", func(t *testing.T) {
 		for seed := range testkit.Times(120) {

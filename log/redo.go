@@ -54,6 +54,7 @@ func (d redoData) parts() ([]*appending, error) {
 		if err != nil {
 			return nil, fmt.Errorf("event %d: %w", i, err)
 		}
+		e.Subject = sub // an erased copy does not name it
 		p := of[sub]
 		if p == nil {
 			p = &appending{sub: sub, name: r.Subject}

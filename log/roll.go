@@ -178,10 +178,10 @@ func (b *jetStream) index(ctx context.Context, s *segment) error {
 	if err := os.MkdirAll(b.segments.Dir, 0o700); err != nil {
 		return err
 	}
-	if err := build.Write(b.indexPath(s), s.identity()); err != nil {
+	if err := build.Write(s.indexPath(b.segments.Dir), s.identity()); err != nil {
 		return err
 	}
-	err := b.openIndex(s)
+	err := s.openIndex(b.segments.Dir)
 	if err == nil {
 		s.known = nil
 	}

@@ -187,24 +187,22 @@ func (b *jetStream) join(found []*segment) ([]*segment, error) {
 			s.last = next.first - 1
 		}
 		if b.segments.Dir != "" && s.sealed.Load() && s.index.Load() == nil {
-			_ = b.openIndex(s) // on an error the index is made again
+			_ = s.openIndex(b.segments.Dir) // on an error the index is made again
 		}
 	}
 	return found, nil
 }
 
-// openIndex opens the index of a full segment.
-func (b *jetStream) openIndex(s *segment) error {
-	x, err := segindex.Open(b.indexPath(s), s.identity())
+// openIndex opens the index of a full segment in the folder of the indexes.
+func (s *segment) openIndex(dir string) error {
+	x, err := segindex.Open(s.indexPath(dir), s.identity())
 	if err == nil {
 		s.index.Store(x)
 	}
 	return err
 }
 
-func (b *jetStream) indexPath(s *segment) string {
-	return filepath.Join(b.segments.Dir, s.name+".index")
-}
+func (s *segment) indexPath(dir string) string { return filepath.Join(dir, s.name+".index") }
 
 // use replaces the line. The caller holds b.changing, or no other goroutine has b yet.
 func (b *jetStream) use(segments []*segment) {

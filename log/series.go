@@ -69,7 +69,7 @@ func (l *Log) prepareSeries(sub events.Subject, expect Expect, evs []events.Even
 			p.guarded = false
 			p.look, p.youngUntil = false, time.Time{}
 			if evs[i].ID != "" {
-				p.age(evs[i].ID, l.config.Now())
+				p.age(evs[i].ID, l.config.Now(), true)
 			}
 		}
 		list[i] = &p

@@ -310,6 +310,9 @@ func (l *Log) decide(ctx context.Context, p *appending) (Exactly, *Ack, error) {
 	if !p.youngUntil.IsZero() && !l.config.Now().Before(p.youngUntil) {
 		p.look = true
 	}
+	if err := l.recognise(ctx, p); err != nil {
+		return Exactly{}, nil, err
+	}
 	if !p.look && !p.tail && p.expect.kind != expectSince {
 		return Exactly{Set: p.expect.kind == expectAt, At: p.expect.at}, nil, nil
 	}
@@ -451,9 +454,10 @@ func (l *Log) confirm(ctx context.Context, p *appending, r Receipt) (Ack, error)
 	return Ack{First: r.Last, Last: r.Last, Durability: l.config.Host.Durability, Duplicate: true}, nil
 }
 
-// sameEvent compares the type and the data of two events, or the references to the data.
-func sameEvent(a, b events.Event) bool {
-	return a.Type == b.Type && bytes.Equal(a.Data, b.Data) && a.Extensions[events.ExtDataRef] == b.Extensions[events.ExtDataRef]
+// sameEvent compares the type and the data of a stored event and of another one with its identity, or the references to
+// the data. An erased event has lost its data: it is the same if the type is.
+func sameEvent(stored, e events.Event) bool {
+	return stored.Type == e.Type && (stored.Erased() != "" || bytes.Equal(stored.Data, e.Data) && stored.Extensions[events.ExtDataRef] == e.Extensions[events.ExtDataRef])
 }
 
 func otherEvent(e events.Event, at events.Offset) error {

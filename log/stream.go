@@ -15,6 +15,10 @@ import (
 // reads it again at every start. Beyond it the Log looks ids up.
 const dedupeWindow = 2 * time.Minute
 
+// ownerWindow is the window where an owner stores, which recognises young ids by itself: see recentIDs. It is the
+// shortest one that every version of this package opens.
+const ownerWindow = time.Minute
+
 // schemaVersion is the version of the stored form, kept in the stream's metadata.
 const schemaVersion = "1"
 

@@ -5,20 +5,22 @@ import (
 	"time"
 )
 
-// timerPool reuses timers: an append needs two, and they hardly ever fire. Each log has its own pools, because a timer
-// belongs to the clock under which it was made, and a test may have a clock of its own (testing/synctest).
-type timerPool struct{ pool sync.Pool }
-
-func (p *timerPool) start(d time.Duration) *time.Timer {
-	if t, ok := p.pool.Get().(*time.Timer); ok {
-		t.Reset(d)
-		return t
-	}
-	return time.NewTimer(d)
+// limit ends waits that take too long. An append waits twice, and its waits hardly ever take too long. So waits that
+// begin at about the same time share a timer.
+type limit struct {
+	mu    sync.Mutex
+	until time.Time     // waits that begin before share over
+	over  chan struct{} // closed at the end of these waits
 }
 
-// stop returns a timer to the pool. Its channel is empty then.
-func (p *timerPool) stop(t *time.Timer) {
-	t.Stop()
-	p.pool.Put(t)
+// after returns a channel that is closed after d, at most an eighth of d later. Each call has the same d.
+func (l *limit) after(d time.Duration) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); !now.Before(l.until) {
+		over := make(chan struct{})
+		l.over, l.until = over, now.Add(d/8)
+		time.AfterFunc(d+d/8, func() { close(over) })
+	}
+	return l.over
 }

@@ -97,8 +97,8 @@ type wireAck struct {
 type wireError struct {
 	Code    string        `json:"code"`
 	Message string        `json:"message"`
-	Field   string        `json:"field,omitempty"`  // invalid
-	Reason  string        `json:"reason,omitempty"` // invalid, personal
+	Field   string        `json:"field,omitempty"`  // invalid, type
+	Reason  string        `json:"reason,omitempty"` // invalid, personal, moved
 	Want    events.Offset `json:"want,omitempty"`   // conflict
 	Have    events.Offset `json:"have,omitempty"`   // conflict
 	Found   []Existing    `json:"found,omitempty"`  // partial
@@ -113,6 +113,10 @@ type wireError struct {
 	Max     int           `json:"max,omitempty"`    // tooLarge
 	Number  uint64        `json:"number,omitempty"` // gap, outOfOrder
 	Next    uint64        `json:"next,omitempty"`   // gap, outOfOrder
+
+	Type       string `json:"type,omitempty"`       // type
+	Registered string `json:"registered,omitempty"` // type
+	Given      string `json:"given,omitempty"`      // type
 
 	// The subject of an append to several that has the conflict, or part of whose events the log has.
 	Namespace string `json:"namespace,omitempty"`
@@ -144,6 +148,8 @@ const (
 	wireUnavailable = "unavailable"
 	wirePersonal    = "personal"
 	wireDamaged     = "damaged"
+	wireType        = "type"
+	wireMoved       = "moved"
 	wireInternal    = "internal"
 )
 
@@ -178,6 +184,14 @@ func wireErrorOf(err error) *wireError {
 	}
 	if e, ok := errors.AsType[*events.PersonalError](err); ok {
 		w.Code, w.Reason = wirePersonal, e.Where
+		return w
+	}
+	if e, ok := errors.AsType[*events.TypeError](err); ok {
+		w.Code, w.Type, w.Field, w.Registered, w.Given = wireType, e.Name, e.Field, e.Have, e.Want
+		return w
+	}
+	if e, ok := errors.AsType[*MovedError](err); ok {
+		w.Code, w.Reason = wireMoved, e.To
 		return w
 	}
 	if e, ok := errors.AsType[*orderError](err); ok {
@@ -219,6 +233,10 @@ func (w *wireError) errorOf(sub events.Subject) error {
 		return &PartialError{Subject: sub, Have: w.Found}
 	case wirePersonal:
 		return &events.PersonalError{Where: w.Reason}
+	case wireType:
+		return &events.TypeError{Name: w.Type, Field: w.Field, Have: w.Registered, Want: w.Given}
+	case wireMoved:
+		return &MovedError{To: w.Reason}
 	case wireDamaged:
 		if w.Have > 0 {
 			return fmt.Errorf("%s: %w", sub.Name(), &events.DamageError{Offset: w.Have})

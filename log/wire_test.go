@@ -46,6 +46,8 @@ func TestErrorsTravel(t *testing.T) {
 		"quota":    &log.QuotaError{Scope: "owner:ann", Meter: "live", Limit: 10, Have: 8, Want: 11},
 		"personal": &events.PersonalError{Where: "a store that others can reach"},
 		"conflict": &log.ConflictError{Subject: sub, Want: 1, Have: 2},
+		"type":     &events.TypeError{Name: "com.acme.vote.v1", Field: "moves", Have: "thread", Want: "ledger"},
+		"moved":    &log.MovedError{To: "nats://new"},
 		"partial":  &log.PartialError{Subject: sub, Have: []log.Existing{{Index: 1, ID: "a", Offset: 7}}},
 	} {
 		got, after := log.OverTheWire(fmt.Errorf("somewhere: %w", err), sub)
