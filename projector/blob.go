@@ -77,6 +77,10 @@ func (b *assembly) take(rec events.Record) {
 	if b.complete || rec.Type != events.TypeDocumentWritten || err != nil {
 		return
 	}
+	if receipt := rec.Erased(); receipt != "" {
+		b.reason = "it is erased (receipt " + receipt + ")"
+		return
+	}
 	index, count := 0, 1
 	if meta.Part != nil {
 		index, count = meta.Part.Index, meta.Part.Count

@@ -75,6 +75,20 @@ func (t Turns) All(ctx context.Context) iter.Seq2[TurnAt, error] {
 	}
 }
 
+// Crosses reports whether a rewind of the outline to an earlier state takes events of other vocabularies out of effect,
+// or back, if they move with the threads.
+func (o *Outline) Crosses(ctx context.Context, to *Past) (crosses bool, err error) {
+	err = o.with(ctx, func(s *state) error {
+		h := s.reading(ctx, o.l).history
+		n, err := h.numberAt(to.at)
+		if err == nil {
+			crosses, err = h.crosses(n)
+		}
+		return err
+	})
+	return crosses, err
+}
+
 // Equal reports whether two states have equal threads: turns, pins and metadata. The offsets of the turns do not count.
 // Both states must be of one outline. Equal reads turns only if the threads are equally long and not the same.
 func (p *Past) Equal(ctx context.Context, other *Past) (bool, error) {

@@ -53,16 +53,16 @@ func (c *chunkContent) add(f Fact, next map[string]int) {
 	if f.Invalid != nil {
 		return
 	}
-	effects := effectsOf(f.Payload)
+	effects := effectsOf(f)
 	for _, e := range effects {
 		c.effects = append(c.effects, recordEffect{record, e})
 	}
 	switch p := f.Payload.(type) {
 	case *events.TurnAppended:
-		enter(f.Offset, p.Entries, func(name string) *[]Turn { return c.bringing(name, next) })
+		enter(f.Record, p.Entries, func(name string) *[]Turn { return c.bringing(name, next) })
 	case *events.ThreadReplaced:
 		for name, r := range p.Threads {
-			if items := newItems(f.Offset, r); len(items) > 0 {
+			if items := newItems(f.Record, r); len(items) > 0 {
 				turns := c.bringing(name, next)
 				*turns = append(*turns, items...)
 			}

@@ -31,6 +31,7 @@ type Revision struct {
 	Deleted     bool             `json:"deleted,omitempty"`
 	Reason      string           `json:"reason,omitempty"`    // of a deletion
 	RenamedTo   events.DocRef    `json:"renamedTo,omitempty"` // of a deletion: the new name of the document
+	Erased      string           `json:"erased,omitempty"`    // id of the receipt of the erasure that removed the content, which is empty
 }
 
 // IsPurge reports whether the revision removes all revisions before it.
@@ -59,7 +60,7 @@ func (d *Document) Exists() bool {
 // Apply folds the next record onto the document.
 func (d *Document) Apply(rec events.Record) {
 	f := Decode(rec)
-	rev := Revision{Offset: rec.Offset, ID: rec.ID, Time: f.Happened()}
+	rev := Revision{Offset: rec.Offset, ID: rec.ID, Time: f.Happened(), Erased: rec.Erased()}
 	if f.Invalid != nil {
 		d.reject(rec, f.Invalid)
 		return

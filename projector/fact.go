@@ -134,10 +134,10 @@ func (f Fact) Brings() Threads {
 	brought := make(Threads)
 	switch p := f.Payload.(type) {
 	case *events.TurnAppended:
-		enter(f.Offset, p.Entries, func(name string) *[]Turn { return &brought.thread(name).Turns })
+		enter(f.Record, p.Entries, func(name string) *[]Turn { return &brought.thread(name).Turns })
 	case *events.ThreadReplaced:
 		for name, r := range p.Threads {
-			brought.thread(name).Turns = newItems(f.Offset, r)
+			brought.thread(name).Turns = newItems(f.Record, r)
 		}
 	}
 	return brought

@@ -17,7 +17,7 @@ func (h *History) Add(f Fact) Verdict { return sure(h.Timeline.Add(f)) }
 // At returns the last record at or below an offset, or 0.
 func (h *History) At(at events.Offset) events.Offset { return sure(h.Timeline.At(at)) }
 
-// IsLive reports whether the record at an offset is in effect after the last one.
+// IsLive reports whether the record at an offset is on the branch that led to the last one: see Session.InEffect.
 func (h *History) IsLive(at events.Offset) bool { return sure(h.Timeline.IsLive(at)) }
 
 // Live returns the list in effect after the last record at or below an offset.

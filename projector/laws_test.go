@@ -455,8 +455,9 @@ func TestUnknownVoidAndCost(t *testing.T) {
 			}
 			return r.Subject == sub && (rejected || !events.IsKnown(r.Type)) && r.Offset != s.History.First()
 		})
-		sum, counting := new(big.Rat), make(map[string]*big.Rat) // the effective amount of each response
-		highest := make(map[string]int64)
+		type response struct{ id, model string }
+		sum, counting := new(big.Rat), make(map[response]*big.Rat) // the effective amount of each response of a model
+		highest := make(map[response]int64)
 		for _, r := range log.Of(sub) {
 			c, err := events.DecodeAs[events.CostAccrued](r.Event)
 			if err != nil {
@@ -465,8 +466,8 @@ func TestUnknownVoidAndCost(t *testing.T) {
 			usd, _ := c.USD.Rat()
 			if c.Response == "" {
 				sum.Add(sum, usd)
-			} else if c.Tokens.Output >= highest[c.Response] {
-				highest[c.Response], counting[c.Response] = c.Tokens.Output, usd
+			} else if r := (response{c.Response, c.Model}); c.Tokens.Output >= highest[r] {
+				highest[r], counting[r] = c.Tokens.Output, usd
 			}
 		}
 		for _, usd := range counting {

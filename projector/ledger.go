@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -159,6 +160,12 @@ type Rejected struct {
 	Offset events.Offset `json:"offset"`
 	Type   string        `json:"type"`
 	Reason string        `json:"reason"`
+}
+
+// rejects reports whether the record at an offset is rejected.
+func (l *Ledger) rejects(at events.Offset) bool {
+	_, found := slices.BinarySearchFunc(l.Rejected, at, func(r Rejected, at events.Offset) int { return cmp.Compare(r.Offset, at) })
+	return found
 }
 
 // Foreign counts events of an unknown type.

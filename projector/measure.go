@@ -16,8 +16,28 @@ type effect struct {
 	n      int
 }
 
-// effectsOf lists the changes of a payload to the lengths of threads, in order.
-func effectsOf(p events.Payload) []effect {
+// Effects of records that change no length, but that a rewind takes out of effect: of foreign types if they are
+// registered so, which the record does not say.
+var (
+	foreign = effect{thread: events.AllThreads}
+	pins    = effect{thread: events.AllThreads, n: 1}
+)
+
+// effectsOf lists the changes of a record to the lengths of threads, in order. The list is empty for events of the
+// ledger, and for no others.
+func effectsOf(f Fact) []effect {
+	list := changesOf(f.Payload)
+	switch {
+	case len(list) == 0 && events.IsThread(f.Type):
+		return []effect{pins}
+	case !events.IsKnown(f.Type):
+		return []effect{foreign}
+	}
+	return list
+}
+
+// changesOf lists the changes of a payload to the lengths of threads, in order.
+func changesOf(p events.Payload) []effect {
 	var list []effect
 	switch p := p.(type) {
 	case *events.TurnAppended:
@@ -59,11 +79,11 @@ func grown(list []effect, name string, by int) []effect {
 
 // measure applies a live record's changes to the threads' lengths. These lengths alone decide whether a thread event is
 // possible. If it is not, measure returns the reason and changes nothing.
-func (t *Timeline) measure(n int, p events.Payload) string {
-	if reason := t.cannotApply(p); reason != "" {
+func (t *Timeline) measure(n int, f Fact) string {
+	if reason := t.cannotApply(f.Payload); reason != "" {
 		return reason
 	}
-	for _, e := range effectsOf(p) {
+	for _, e := range effectsOf(f) {
 		d := delta{n, t.threadOf(e.thread), e.set, e.n}
 		t.lengths = d.apply(t.lengths)
 		t.deltas = append(t.deltas, d)
@@ -205,8 +225,13 @@ func (l threadLengths) of(thread int) int {
 	return absent
 }
 
-// everywhere reports whether the delta ends all threads.
-func (d delta) everywhere() bool { return d.thread == everyThread && d.set && d.n == absent }
+// everywhere reports whether the delta ends all threads, or changes none.
+func (d delta) everywhere() bool {
+	return d.thread == everyThread && (d.set && d.n == absent || d.isForeign() || !d.set && d.n == pins.n)
+}
+
+// isForeign reports whether the delta is that of a record of a foreign type.
+func (d delta) isForeign() bool { return d.thread == everyThread && !d.set && d.n == foreign.n }
 
 func (d delta) next(n int) int {
 	if d.set {
@@ -217,6 +242,9 @@ func (d delta) next(n int) int {
 
 // apply changes l in place, or a longer copy of it, and returns the result.
 func (d delta) apply(l threadLengths) threadLengths {
+	if d.thread == everyThread && !d.set {
+		return l
+	}
 	if d.thread == everyThread {
 		for i := range l {
 			l[i] = absent

@@ -77,7 +77,7 @@ func modelOf(log testkit.Records, id string, at events.Offset) *modelSession {
 			m.skip(rec)
 			continue
 		}
-		if basis, ok := rec.Basis(); ok && !isPrefix(m.live[m.last(basis, k-1)], before) {
+		if basis, ok := rec.Basis(); ok && m.hasLost(m.live[m.last(basis, k-1)], before) {
 			m.stale = append(m.stale, rec.Offset)
 			m.live = append(m.live, before)
 			continue
@@ -161,7 +161,14 @@ func (m *modelSession) last(at events.Offset, k int) int {
 	return k
 }
 
-func isPrefix(a, b []int) bool { return len(a) <= len(b) && slices.Equal(a, b[:len(a)]) }
+// hasLost reports whether a list has lost a record that a rewind takes out of effect: a record of a thread, or of a type
+// that tally does not know.
+func (m *modelSession) hasLost(seen, now []int) bool {
+	return slices.ContainsFunc(seen, func(k int) bool {
+		typ := m.history[k-1].Type
+		return !slices.Contains(now, k) && (strings.HasPrefix(typ, "tally.thread.") || typ == "tally.turn.appended.v1" || !strings.HasPrefix(typ, "tally."))
+	})
+}
 
 func (m *modelSession) head() []int { return m.live[len(m.live)-1] }
 

@@ -87,7 +87,7 @@ func (o *Outline) Count(ctx context.Context, at events.Offset) (n int, err error
 	return n, err
 }
 
-// IsLive reports whether the session's own record at an offset is in effect after the last one.
+// IsLive reports whether the session's own record at an offset is on the branch that led to the last one: see InEffect.
 func (o *Outline) IsLive(at events.Offset) bool {
 	n, _ := slices.BinarySearchFunc(o.live, at, func(i Interval, at events.Offset) int { return cmp.Compare(i.To, at) })
 	return n < len(o.live) && o.live[n].From <= at

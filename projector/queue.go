@@ -32,6 +32,12 @@ func ItemOf(session string) (queue, item string, ok bool) {
 	return queue, item, true
 }
 
+// IsItem reports whether a subject is the session of an item.
+func IsItem(sub events.Subject) bool {
+	_, _, ok := ItemOf(sub.ID)
+	return ok && sub.IsSession()
+}
+
 // QueueSettings is the value of a queue's field settings. The zero value holds the defaults.
 type QueueSettings struct {
 	Lease       int64  `json:"lease,omitempty"`       // duration of a claim, in milliseconds; 0: two minutes

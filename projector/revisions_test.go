@@ -63,6 +63,31 @@ func TestHistoryCostsWhatIsAsked(t *testing.T) {
 	}
 }
 
+// The revisions up to an offset are all up to it, wherever stored chunks end.
+func TestRevisionsUpToEachOffset(t *testing.T) {
+	const n = 14
+	src := &tail{Records: longDocument(t, n)}
+	for records := 1; records <= 4; records++ {
+		store := new(snapshot.Mem)
+		l := func() *projector.Loader {
+			return (&projector.Loader{Source: src, Snapshots: store}).SetChunks(records, 2)
+		}
+		firstRevisions(t, l(), 1) // stores the chunks
+		for upto := events.Offset(1); upto <= n; upto++ {
+			at := upto
+			for rev, err := range l().Revisions(t.Context(), recipe, upto) {
+				if err != nil || rev.Offset != at || rev.Number != int(at) {
+					t.Fatalf("chunks of %d, up to %v: got revision %d at %v, %v, want %v", records, upto, rev.Number, rev.Offset, err, at)
+				}
+				at--
+			}
+			if at != 0 {
+				t.Errorf("chunks of %d, up to %v: %v is missing", records, upto, at)
+			}
+		}
+	}
+}
+
 // With any damage to the stored chunks, the history equals that of the log. Damaged chunks are rebuilt, unless the
 // loader is read-only.
 func TestUnsoundChunks(t *testing.T) {

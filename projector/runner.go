@@ -83,6 +83,17 @@ type lacking interface {
 	Lacks(ctx context.Context) error
 }
 
+// reader is a View that reads the log itself. Uses is called before Begin.
+type reader interface {
+	Uses(l *Loader)
+}
+
+// setter is a View that folds records when it commits them. SetAside returns the subjects that the last commit put into
+// quarantine.
+type setter interface {
+	SetAside() []Quarantine
+}
+
 // Runner updates one view from the log: first with the existing records, then with new ones at its Pace. It decodes
 // records concurrently, ahead of the fold by up to Ahead bytes.
 type Runner struct {
@@ -130,6 +141,9 @@ func (r *Runner) withDefaults() {
 	r.Hold = cmp.Or(r.Hold, 8<<20)
 	r.Ahead = cmp.Or(r.Ahead, 4<<20)
 	r.Leave = cmp.Or(r.Leave, time.Second)
+	if v, ok := r.View.(reader); ok {
+		v.Uses(&Loader{Source: r.Log, MaxValue: r.MaxValue, Logger: r.Logger, ReadOnly: true})
+	}
 }
 
 // Run keeps the view up to date until ctx is done. Then it catches up with the log, for at most Leave. If the view
@@ -278,7 +292,23 @@ func (r *Runner) retry(ctx context.Context, sub events.Subject) error {
 			return err
 		}
 	}
-	return r.View.Commit(ctx, c)
+	if err := r.View.Commit(ctx, c); err != nil {
+		return err
+	}
+	for _, q := range r.setAside() {
+		if q.Subject == sub {
+			return &FoldError{errors.New(q.Reason)}
+		}
+	}
+	return nil
+}
+
+// setAside returns the subjects that the last commit put into quarantine.
+func (r *Runner) setAside() []Quarantine {
+	if v, ok := r.View.(setter); ok {
+		return v.SetAside()
+	}
+	return nil
 }
 
 // begin reads the view's cursor and checks that it belongs to this log.
@@ -494,8 +524,13 @@ func (r *Runner) commit(ctx context.Context, c Cursor) error {
 		return err // a crash before this point applies the batch again from the old cursor
 	}
 	// Committed: rows and cursor are one. Readers may see c already.
+	aside := r.setAside()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, q := range aside {
+		r.Logger.Warn("subject is quarantined", "view", r.View.Name(), "subject", q.Subject, "offset", uint64(q.Offset), "reason", q.Reason)
+		r.quarantined[q.Subject] = q
+	}
 	r.moveTo(c)
 	return nil
 }

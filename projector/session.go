@@ -38,6 +38,33 @@ func foldNext(t *Timeline, l *Ledger, f Fact) (Verdict, error) {
 	return v, err
 }
 
+// InEffect reports whether a record of the session, or one that it inherited, is in effect after the session's last
+// record. A rejected record never is. An event that moves with the threads is while it is live, also in a fork that
+// inherited it. Any other event belongs to the ledger of the session that it was appended to, and always is in effect
+// there. moves reports whether a type of another vocabulary moves with the threads; nil: none does.
+func (s *Session) InEffect(rec events.Record, moves func(typ string) bool) bool {
+	return inEffect(s.Subject, s.Ledger, s.History.IsLive(rec.Offset), rec, moves)
+}
+
+// InEffect is Session.InEffect for the session's own records.
+func (o *Outline) InEffect(rec events.Record, moves func(typ string) bool) bool {
+	return inEffect(o.s.subject, o.s.ledger, o.IsLive(rec.Offset), rec, moves)
+}
+
+func inEffect(sub events.Subject, l *Ledger, isLive bool, rec events.Record, moves func(string) bool) bool {
+	switch {
+	case rec.Subject != sub:
+		return isLive && isMoved(rec.Type, moves) // only records that counted at the fork were inherited as live
+	case l.rejects(rec.Offset):
+		return false
+	}
+	return isLive || !isMoved(rec.Type, moves)
+}
+
+func isMoved(typ string, moves func(string) bool) bool {
+	return events.IsThread(typ) || moves != nil && !events.IsKnown(typ) && moves(typ)
+}
+
 // Withdrawn reports whether the event that made a run or a checkpoint is not live.
 func (s *Session) Withdrawn(made events.Offset) bool { return !s.History.IsLive(made) }
 

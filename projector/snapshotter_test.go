@@ -560,6 +560,7 @@ func TestSnapshotterOfClosedLog(t *testing.T) {
 // TestSnapshotsAreLinear), and the record by which the log may be ahead when a head is written. A session of any length
 // gets a snapshot.
 func TestSnapshotterWritesInProportion(t *testing.T) {
+	testkit.OnlyFull(t, "TestSnapshotsAreLinear measures what is written")
 	testkit.NotUnderRace(t)
 	written := func(turns int) int64 {
 		var records testkit.Records

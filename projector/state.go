@@ -15,7 +15,7 @@ import (
 // whenever the fold or the format of its state changes, including the format of chunks.
 const (
 	SessionFold        = "session"
-	SessionFoldVersion = 9
+	SessionFoldVersion = 10
 )
 
 // state is a session in its folded and stored form. Its older records are in chunks, and its threads refer to turns.

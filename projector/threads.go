@@ -31,6 +31,7 @@ type Turn struct {
 	Run       *events.RunRef   `json:"run,omitempty"`
 	Meta      events.Raw       `json:"meta,omitempty"`
 	Pinned    bool             `json:"pinned,omitempty"`
+	Erased    string           `json:"erased,omitempty"` // id of the receipt of the erasure that removed the content; see events.Event.Erase
 }
 
 // clone returns a copy of the turn that shares no memory with it.
@@ -52,25 +53,34 @@ func (t Threads) thread(name string) *Thread {
 	return th
 }
 
+// erasedBy returns the receipt of the erasure that removed the content of a turn of the event, or "".
+func erasedBy(e events.Event, turn events.Raw, id string) string {
+	receipt := e.Erased()
+	if receipt == "" || id != "" || string(turn) != "{}" && string(turn) != "0" {
+		return ""
+	}
+	return receipt
+}
+
 // enter appends the entries of an event to their threads.
-func enter(at events.Offset, entries []events.Entry, turns func(thread string) *[]Turn) {
+func enter(rec events.Record, entries []events.Entry, turns func(thread string) *[]Turn) {
 	index := make(map[string]int, 1)
 	for i := range entries {
 		e := &entries[i]
 		list := turns(e.Thread)
-		*list = append(*list, Turn{Offset: at, Index: index[e.Thread], Raw: e.Turn, Bytes: e.Bytes, ID: e.ID,
-			Timestamp: e.Timestamp, Run: e.Run, Meta: e.Meta, Pinned: e.Pinned})
+		*list = append(*list, Turn{Offset: rec.Offset, Index: index[e.Thread], Raw: e.Turn, Bytes: e.Bytes, ID: e.ID,
+			Timestamp: e.Timestamp, Run: e.Run, Meta: e.Meta, Pinned: e.Pinned, Erased: erasedBy(rec.Event, e.Turn, e.ID)})
 		index[e.Thread]++
 	}
 }
 
 // newItems returns the new turns of a replacement, in order.
-func newItems(at events.Offset, r events.Replacement) []Turn {
+func newItems(rec events.Record, r events.Replacement) []Turn {
 	var turns []Turn
 	for _, it := range r.Items {
 		if it.Keep == nil {
-			turns = append(turns, Turn{Offset: at, Index: len(turns), Raw: it.Turn, Bytes: it.Bytes, ID: it.ID,
-				Timestamp: it.Timestamp, Run: it.Run, Meta: it.Meta, Pinned: it.Pinned})
+			turns = append(turns, Turn{Offset: rec.Offset, Index: len(turns), Raw: it.Turn, Bytes: it.Bytes, ID: it.ID,
+				Timestamp: it.Timestamp, Run: it.Run, Meta: it.Meta, Pinned: it.Pinned, Erased: erasedBy(rec.Event, it.Turn, it.ID)})
 		}
 	}
 	return turns

@@ -79,7 +79,7 @@ const absent = -1
 
 type threadLengths []int // by thread number
 
-// everyThread is the thread of a delta that affects all existing threads.
+// everyThread is the thread of a delta that ends all existing threads, or changes none.
 const everyThread = -1
 
 type delta struct {
@@ -233,7 +233,7 @@ func (t *Timeline) Add(f Fact) (Verdict, error) {
 		t.stale = append(t.stale, recordRef{n, f.Offset})
 		return Verdict{Stale: true}, nil
 	}
-	if reason := t.measure(n, f.Payload); reason != "" {
+	if reason := t.measure(n, f); reason != "" {
 		t.skip(f)
 		return Verdict{Rejected: reason}, nil
 	}
@@ -334,8 +334,8 @@ func (t *Timeline) page(n int) (*page, error) {
 // newest returns the records in memory.
 func (t *Timeline) newest() *page { return &page{first: t.base, offsets: t.offsets, deltas: t.deltas} }
 
-// isStale reports whether the next record is stale: its producer had read a list that is no longer a prefix of the
-// current one.
+// isStale reports whether the next record is stale: its producer had read a record that a rewind has taken out of
+// effect. Such a record is in the producer's list and not in the current one; those of the ledger stay in effect.
 func (t *Timeline) isStale(f Fact) (bool, error) {
 	basis, ok := f.Basis()
 	if !ok {
@@ -346,7 +346,40 @@ func (t *Timeline) isStale(f Fact) (bool, error) {
 		return false, err
 	}
 	last := t.lastLive(n)
-	return last >= 0 && !t.contains(t.Len()-1, last), nil
+	if last < 0 || t.contains(t.Len()-1, last) {
+		return false, nil
+	}
+	return t.hasBehind(n, t.shared(n), func(delta) bool { return true })
+}
+
+// crosses reports whether the list after record n and the list after the last record differ in records of foreign
+// types.
+func (t *Timeline) crosses(n int) (bool, error) {
+	shared := t.shared(n)
+	is, err := t.hasBehind(n, shared, delta.isForeign)
+	if is || err != nil {
+		return is, err
+	}
+	return t.hasBehind(t.Len()-1, shared, delta.isForeign)
+}
+
+// hasBehind reports whether the list after record n has, behind another record, one with such a delta. Only records of
+// the ledger have no deltas.
+func (t *Timeline) hasBehind(n, after int, is func(delta) bool) (bool, error) {
+	for c := t.chain(n); c != nil && c.to > after; c = c.prev {
+		for to := c.to; to >= max(c.from, after+1); {
+			p, err := t.page(to)
+			if err != nil {
+				return false, err
+			}
+			from := max(c.from, after+1, p.first)
+			if slices.ContainsFunc(between(p.deltas, from, to), is) {
+				return true, nil
+			}
+			to = from - 1
+		}
+	}
+	return false, nil
 }
 
 // point returns the last point at or before record n.
@@ -446,7 +479,8 @@ func (t *Timeline) At(at events.Offset) (events.Offset, error) {
 	return t.offset(n)
 }
 
-// IsLive reports whether the record at an offset is in effect after the last one.
+// IsLive reports whether the record at an offset is on the branch that led to the last one. Records of the ledger that
+// are on no such branch are in effect, too: see Session.InEffect.
 func (t *Timeline) IsLive(at events.Offset) (bool, error) {
 	n, err := t.numberAt(at)
 	if n < 0 || err != nil || !t.contains(t.Len()-1, n) {

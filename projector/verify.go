@@ -24,7 +24,8 @@ type Finding struct {
 type Verified struct {
 	Records   int       `json:"records"`
 	Sessions  int       `json:"sessions"`
-	Snapshots int       `json:"snapshots"` // number of heads; their chunks are checked with them
+	Snapshots int       `json:"snapshots"`        // number of heads; their chunks are checked with them
+	Erased    int       `json:"erased,omitempty"` // number of records whose content was erased
 	Findings  []Finding `json:"findings"`
 }
 
@@ -48,6 +49,9 @@ func (l *Loader) Verify(ctx context.Context, progress func(records int)) (Verifi
 		if rec.Subject.IsSession() && !seen[rec.Subject] {
 			seen[rec.Subject] = true
 			v.Sessions++
+		}
+		if rec.Erased() != "" {
+			v.Erased++
 		}
 		if !rec.Subject.IsSession() && isPurge(rec) {
 			delete(gone, rec.Subject) // the purge may have removed its content
