@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -156,6 +157,22 @@ func (m Manifest) write(ctx context.Context, root *os.Root, dir string, f File, 
 		}
 	}
 	return errors.Join(durable.SyncFile(to), to.Close())
+}
+
+// Content returns the content of a file of the backup in a folder. The error is a *DamageError, or the system's.
+func (m Manifest) Content(ctx context.Context, dir string, f File) ([]byte, error) {
+	var content bytes.Buffer
+	buffer := make([]byte, 1<<20)
+	for _, p := range f.Parts {
+		what, err := readPart(ctx, dir, p, &content, buffer)
+		if err == nil && what != "" {
+			err = &DamageError{Object: object(dir, p.Sum), What: what, File: f.Name, Backup: m.Name}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return content.Bytes(), nil
 }
 
 // readPart copies a content. It returns a description of the damage, or "".
