@@ -15,8 +15,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Catalog is the view over all sessions and documents, for the process that writes it. It is a projector.View. Reader
-// reads it.
+// Catalog is the view over all documents and all sessions but those of items, for the process that writes it. It is a
+// projector.View. Reader reads it. The view Work has the items: a row here for each of them would be useless work.
 type Catalog struct {
 	viewFile
 	opening   Opening
@@ -91,8 +91,14 @@ func (c *Catalog) Reset(ctx context.Context) error {
 	return c.reset(ctx)
 }
 
+// Wants implements projector.Selective.
+func (c *Catalog) Wants(sub events.Subject) bool { return !projector.IsItem(sub) }
+
 // Apply implements projector.View.
 func (c *Catalog) Apply(ctx context.Context, f projector.Fact) error {
+	if !c.Wants(f.Subject) {
+		return nil
+	}
 	ctx = context.WithoutCancel(ctx)
 	c.held += perRecord
 	if f.Subject.Kind == events.KindUnit {

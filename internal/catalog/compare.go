@@ -27,15 +27,33 @@ var tableOrders = map[string][]string{
 // difference describes the first place where two files have different rows of a table. It returns "" if the rows are
 // equal in one of the table's orders. The rows of have are expected to equal those of want.
 func difference(ctx context.Context, have, want querier, table, haveSet, wantSet string) (diff string, err error) {
-	for _, order := range tableOrders[table] {
-		if diff, err = differenceIn(ctx, have, want, table, haveSet, wantSet, order); diff == "" || err != nil {
+	return differenceIn(ctx, have, want, table, haveSet, wantSet, tableOrders[table]...)
+}
+
+// ownDifference is difference for a table of an own view. Its rows are compared in the order of all their columns,
+// because their keys are unknown.
+func ownDifference(ctx context.Context, have, want querier, table string) (string, error) {
+	var columns int
+	if err := want.QueryRowContext(ctx, "SELECT count(*) FROM pragma_table_info(?)", table).Scan(&columns); err != nil {
+		return "", err
+	}
+	order := "1"
+	for n := range columns - 1 {
+		order += fmt.Sprintf(", %d", n+2)
+	}
+	return differenceIn(ctx, have, want, table, current, current, order)
+}
+
+func differenceIn(ctx context.Context, have, want querier, table, haveSet, wantSet string, orders ...string) (diff string, err error) {
+	for _, order := range orders {
+		if diff, err = differenceOrdered(ctx, have, want, table, haveSet, wantSet, order); diff == "" || err != nil {
 			break
 		}
 	}
 	return diff, err
 }
 
-func differenceIn(ctx context.Context, have, want querier, table, haveSet, wantSet, order string) (string, error) {
+func differenceOrdered(ctx context.Context, have, want querier, table, haveSet, wantSet, order string) (string, error) {
 	h, err := openTable(ctx, have, table+haveSet, order)
 	if err != nil {
 		return "", err

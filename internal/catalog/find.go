@@ -187,6 +187,9 @@ func spansOf(snippet, mark string) []Span {
 	return spans
 }
 
+// kindOfHit is an SQL expression for the kind of a hit's session. The catalog has no rows of items.
+const kindOfHit = "coalesce(s.kind, iif(turns.session GLOB '" + events.KindItem + "/?*/?*', '" + events.KindItem + "', ''))"
+
 // sql returns the statement of a lookup. It reads turns in the requested order and looks up the session of each, so
 // that it can stop at the limit.
 func (l Lookup) sql(match, mark string) (string, []any, error) {
@@ -196,7 +199,7 @@ func (l Lookup) sql(match, mark string) (string, []any, error) {
 	}
 	where, values := l.where()
 	text := `SELECT turns.session, turns.offset, turns.thread, turns.number, turns.roles, turns.at, snippet(turns.turns, 0, ?, ?, '…', ?),
-		coalesce(s.kind, ''), coalesce(s.title, ''), coalesce(s.project, ''), coalesce(s.live, ''), coalesce(s.head_offset, 0)
+		` + kindOfHit + `, coalesce(s.title, ''), coalesce(s.project, ''), coalesce(s.live, ''), coalesce(s.head_offset, 0)
 		FROM turns LEFT JOIN lists.sessions s ON s.namespace=turns.namespace AND s.id=turns.session
 		WHERE turns.turns MATCH ? AND turns.rank MATCH 'bm25(1, 0, 0, 0, 0, 0, 0, 0, 0)' AND ` + l.logs() + strings.Join(where, " AND ") + " ORDER BY " + order
 	return text, append([]any{mark, mark, snippetWords, match}, values...), nil
@@ -225,7 +228,7 @@ func (l Lookup) where() (where []string, args []any) {
 		{"turns.namespace=?", l.Namespace}, {"turns.session=?", l.Session}, {"turns.thread=?", l.Thread}, {"instr(' '||turns.roles||' ', ' '||?||' ')>0", l.Role},
 		{"turns.at>=?", stamp(l.Since)}, {"turns.at<?", stamp(l.Until)},
 		// The expressions prevent SQLite from starting with the sessions and searching in each.
-		{"coalesce(s.kind, '')=?", l.Kind}, {"coalesce(s.project, '')=?", l.Project}, {"coalesce(s.cwd, '')=?", l.CWD},
+		{kindOfHit + "=?", l.Kind}, {"coalesce(s.project, '')=?", l.Project}, {"coalesce(s.cwd, '')=?", l.CWD},
 	})
 }
 

@@ -120,9 +120,52 @@ func (r *viewReader) Close() error { return r.db.Close() }
 const poll = 2 * time.Millisecond
 
 // Wait returns when the view of this name in a directory has applied the record at an offset. Its writer may be another
-// process, and may not have started. If a newer version wrote the file, the error is ErrNoView.
+// process, and may not have started. If a newer version wrote the file, the error is ErrNoView. If no process keeps a
+// view that programs bring, it is events.ErrNotFound.
 func Wait(ctx context.Context, dir, view string, at events.Offset) error {
-	v := viewNamed(view)
+	v, err := viewIn(dir, view)
+	if err != nil {
+		return err
+	}
+	if v.own {
+		return v.waitKept(ctx, dir, at)
+	}
+	return v.Wait(ctx, dir, at)
+}
+
+// WaitOwn is like Wait, for views that programs bring only.
+func WaitOwn(ctx context.Context, dir, view string, at events.Offset) error {
+	v, err := viewIn(dir, view)
+	if err == nil && !v.own {
+		err = fmt.Errorf("view %s: %w", view, events.ErrNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	return v.waitKept(ctx, dir, at)
+}
+
+// takeover is how long a view of programs may have no keeper after the last one ended.
+const takeover = 2 * time.Second
+
+// waitKept is like Wait while a process keeps the view.
+func (v View) waitKept(ctx context.Context, dir string, at events.Offset) error {
+	for {
+		step, stop := context.WithTimeout(ctx, takeover)
+		err := v.Wait(step, dir, at)
+		isOver := step.Err() != nil && ctx.Err() == nil
+		stop()
+		if !isOver {
+			return err
+		}
+		if _, isKept := keeperOf(filepath.Join(dir, v.File)); !isKept {
+			return fmt.Errorf("view %s: %w: no process keeps it", v.Name, events.ErrNotFound)
+		}
+	}
+}
+
+// Wait returns when the view in a directory has applied the record at an offset, whether a process keeps it or not.
+func (v View) Wait(ctx context.Context, dir string, at events.Offset) error {
 	ticks := time.NewTicker(poll)
 	defer ticks.Stop()
 	for {
@@ -137,7 +180,7 @@ func Wait(ctx context.Context, dir, view string, at events.Offset) error {
 		select {
 		case <-ticks.C:
 		case <-ctx.Done():
-			return fmt.Errorf("catalog: waiting for view %s to show %v: %w", view, at, context.Cause(ctx))
+			return fmt.Errorf("catalog: waiting for view %s to show %v: %w", v.Name, at, context.Cause(ctx))
 		}
 	}
 }
@@ -171,10 +214,17 @@ func reachedIn(ctx context.Context, f form, path string, at events.Offset, ticks
 
 // StandingOf returns the progress of the view of this name in a directory.
 func StandingOf(ctx context.Context, dir, view string) (Standing, error) {
-	v := viewNamed(view)
-	r, err := openAny(ctx, v.form, filepath.Join(dir, v.File))
+	v, err := viewIn(dir, view)
 	if err != nil {
 		return Standing{View: view}, err
+	}
+	return v.standing(ctx, dir)
+}
+
+func (v View) standing(ctx context.Context, dir string) (Standing, error) {
+	r, err := openAny(ctx, v.form, filepath.Join(dir, v.File))
+	if err != nil {
+		return Standing{View: v.Name}, err
 	}
 	defer r.Close()
 	return r.Standing(ctx)

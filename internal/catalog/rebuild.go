@@ -27,7 +27,9 @@ var (
 	_ Edition = (*Catalog)(nil)
 	_ Edition = (*Search)(nil)
 	_ Edition = (*Work)(nil)
+	_ Edition = (*ownView)(nil)
 
+	_ projector.Selective = (*Catalog)(nil)
 	_ projector.Selective = (*Work)(nil)
 )
 

@@ -54,7 +54,11 @@ func (l Lookup) sessions(ctx context.Context, conn *sql.Conn) (words []string, n
 	if l.Session != "" {
 		return []string{sessionWord(events.Session(l.Namespace, l.Session))}, true, nil
 	}
-	where, args := conditions([]sqlCondition{{"namespace=?", l.Namespace}, {"kind=?", l.Kind}, {"project=?", l.Project}, {"cwd=?", l.CWD}})
+	kind := l.Kind
+	if kind == events.KindItem {
+		kind = "" // the catalog has no items
+	}
+	where, args := conditions([]sqlCondition{{"namespace=?", l.Namespace}, {"kind=?", kind}, {"project=?", l.Project}, {"cwd=?", l.CWD}})
 	if len(where) == 1 {
 		return nil, false, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -65,6 +66,9 @@ func compare(ctx context.Context, src projector.Follower, r *viewReader, fresh E
 	if err == nil {
 		err = r.check(ctx, conn)
 	}
+	if own, is := fresh.(*ownView); is && err == nil {
+		own.seed, err = seedOf(ctx, conn)
+	}
 	if err != nil || c.Offset == 0 {
 		return damageOf(r.wrap(err))
 	}
@@ -80,7 +84,12 @@ func compare(ctx context.Context, src projector.Follower, r *viewReader, fresh E
 		return fmt.Sprintf("it is at event %q, %v; the log has %q at %v", c.EventID, c.Offset, at.EventID, at.Offset), nil
 	}
 	for _, table := range fresh.own().tables {
-		diff, err := difference(ctx, conn, fresh.own().conn, table, current, current)
+		var diff string
+		if _, isOwn := fresh.(*ownView); isOwn {
+			diff, err = ownDifference(ctx, conn, fresh.own().conn, table)
+		} else {
+			diff, err = difference(ctx, conn, fresh.own().conn, table, current, current)
+		}
 		if err != nil {
 			return damageOf(r.wrap(err))
 		}
@@ -89,6 +98,16 @@ func compare(ctx context.Context, src projector.Follower, r *viewReader, fresh E
 		}
 	}
 	return "", nil
+}
+
+// seedOf returns the quarantine of a view. Where the batches of an own view end decides which record fails.
+func seedOf(ctx context.Context, q querier) (map[events.Subject]events.Offset, error) {
+	list, err := readQuarantine(ctx, q, current)
+	seed := make(map[events.Subject]events.Offset)
+	for _, q := range list {
+		seed[q.Subject] = q.Offset
+	}
+	return seed, err
 }
 
 // damageOf returns the text of an error that reports damage of the stored file. It passes on other errors.

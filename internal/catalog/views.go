@@ -1,9 +1,12 @@
 package catalog
 
 import (
+	"cmp"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -13,8 +16,12 @@ type View struct {
 	File string         // name of the file, in the directory of the store
 	Pace projector.Pace // pace of the process that keeps the view
 
-	form form
-	open func(path, set string, lg *slog.Logger) Edition
+	own   bool // a program brings it
+	types []events.Type
+	older []events.Type // that the types read
+	err   error         // why it cannot be kept
+	form  form
+	open  func(path, set string, lg *slog.Logger) Edition
 }
 
 // Views returns all views, the catalog first. All code that keeps, rebuilds, compares or lists views uses this list.
@@ -40,13 +47,19 @@ func (v View) Next(dir string, lg *slog.Logger) Edition {
 	return v.open(filepath.Join(dir, v.File), nextSet, lg)
 }
 
-// viewNamed returns the view of a name, or the catalog.
-func viewNamed(name string) View {
-	list := Views(nil, nil)
-	for _, v := range list {
+// viewIn returns the view of a name: one of tally's, or an own view that has a file in a directory, in its highest
+// version. If there is no such view, the error is ErrNoView and events.ErrNotFound.
+func viewIn(dir, name string) (View, error) {
+	for _, v := range Views(nil, nil) {
 		if v.Name == name {
-			return v
+			return v, nil
 		}
 	}
-	return list[0]
+	list, err := OwnIn(dir)
+	for _, f := range list {
+		if f.Name == name {
+			return f.view(), nil
+		}
+	}
+	return View{}, cmp.Or(err, fmt.Errorf("%w: view %q: %w: tally has none, and there is no file of a program's view in %s", ErrNoView, name, events.ErrNotFound, dir))
 }
