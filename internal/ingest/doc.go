@@ -35,7 +35,7 @@
 // are new. The old content stays readable at its offsets. In two cases no line is kept: one of the kept lines is not in
 // effect, because the session was rewound behind it; or one of the removed lines replaced turns, because removing it
 // does not restore them. Then the new lines alone determine the turns in effect. The cost of an old line is not counted
-// again. A line that was redacted, then or now, is compared by position and length.
+// again. A line that was redacted, then or now, or that was erased, is compared by position and length.
 //
 // A moved file continues under its new name. If no line records the name, a session.updated event does, in tallyline,
 // for [Files]. If the file is in the archive, its session is archived. If it is missing, the session gets sourceGone.

@@ -31,6 +31,7 @@ func TestFaults(t *testing.T) {
 	}
 	for fault, content := range contents {
 		t.Run("A13 "+fault, func(t *testing.T) {
+			testkit.Sample(t, 3)
 			r := newRig(t, t.TempDir(), ofClaude)
 			r.write(name, content)
 			r.run()

@@ -24,6 +24,7 @@ type Kept struct {
 	Size        int64  // in bytes, before redaction
 	Generations int    // number of times its content was replaced
 	Redacted    int    // number of lines with redactions
+	Erased      int    // number of lines whose content was erased
 	Missing     int64  // number of bytes that were never stored
 	lines       []storedLine
 	subs        []events.Subject // sessions with its lines
@@ -61,6 +62,9 @@ func (s *sessionState) kept(src Reader) (list []Kept) {
 			if l.redacted {
 				k.Redacted++
 			}
+			if l.isErased {
+				k.Erased++
+			}
 		}
 		list = append(list, k)
 	}
@@ -96,8 +100,8 @@ func IsRedacted(rec events.Record) bool {
 	return ok && l.redacted > 0
 }
 
-// Write writes the file from the log, line by line: byte for byte the original, except for redactions and missing
-// bytes.
+// Write writes the file from the log, line by line: byte for byte the original, except for redactions, erased lines, which
+// are {}, and missing bytes.
 func (k *Kept) Write(ctx context.Context, w io.Writer) error {
 	next, left := 0, k.lines
 	write := func(rec events.Record) error {

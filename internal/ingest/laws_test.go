@@ -369,6 +369,7 @@ func TestRecordedPieces(t *testing.T) {
 
 // Recorded sessions in their successive versions.
 func TestRecordedGrowth(t *testing.T) {
+	testkit.OnlyFull(t, "TestGrowth has generated files")
 	t.Parallel()
 	testkit.NotUnderRace(t) // one file, read by one worker
 	dir := t.TempDir()

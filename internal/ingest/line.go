@@ -19,10 +19,10 @@ import (
 )
 
 // extLine is the extension with the position of a line: <file>:<offset>+<length>.
-const extLine = "tallyline"
+const extLine = events.ExtLine
 
 // extOwner is the extension of a line that is stored in another session than its file's. It names the file's session.
-const extOwner = "tallyowner"
+const extOwner = events.ExtLineOwner
 
 // maxLine is the maximum length of a line. Even in base64, and with redaction marks that are longer than the redacted
 // text, it fits in an event.
@@ -38,6 +38,7 @@ type lineParts struct {
 	body        []byte // redacted
 	isJSON      bool
 	redacted    int
+	isErased    bool           // the log has lost its body
 	found       []redact.Found // redactions, if it was just read
 }
 
@@ -166,11 +167,12 @@ type storedLine struct {
 	sum      textSum // of the stored bytes
 	blanks   string  // blank bytes before it, and its line end
 	redacted bool
+	isErased bool
 	session  string // session that has it; "": the file's
 }
 
 func (l *lineParts) storedAt(at events.Offset) storedLine {
-	p := storedLine{Span: l.Span, body: l.at(), size: l.size(), at: at, sum: sumOf(l.body), blanks: "\n", redacted: l.redacted > 0}
+	p := storedLine{Span: l.Span, body: l.at(), size: l.size(), at: at, sum: sumOf(l.body), blanks: "\n", redacted: l.redacted > 0, isErased: l.isErased}
 	if l.before != "" || l.eol != "\n" { // otherwise all lines share one string
 		p.blanks = l.before + l.eol
 	}
@@ -198,7 +200,8 @@ func (p *storedLine) reach(l *lineParts) {
 	}
 }
 
-// isIn reports whether a read line equals the stored one at its position. Redacted lines are compared by position only.
+// isIn reports whether a read line equals the stored one at its position. Redacted and erased lines are compared by
+// position only.
 func (p *storedLine) isIn(l *lineParts) bool {
 	if p.Start < l.Start || p.End > l.End {
 		return false
@@ -209,7 +212,7 @@ func (p *storedLine) isIn(l *lineParts) bool {
 	if !ok || !ok2 || string(before)+string(eol) != p.blanks {
 		return false
 	}
-	if p.body == l.at() && p.size == l.size() && (p.redacted || l.redacted > 0) {
+	if p.body == l.at() && p.size == l.size() && (p.redacted || p.isErased || l.redacted > 0) {
 		return true
 	}
 	body, ok := l.part(p.body, end)

@@ -179,6 +179,31 @@ func TestProjectRenamed(t *testing.T) {
 	}
 }
 
+// A session that was copied into another project, and ingested there, stays that project's own when the file of the first
+// project is gone.
+func TestCopyOfAGoneSession(t *testing.T) {
+	const name = "11111111-1111-4111-8111-111111111111.jsonl"
+	for _, isLost := range []bool{false, true} { // the state
+		r := newRig(t, t.TempDir(), ofClaude)
+		r.follows = true
+		first := promptsIn("/srv/shop", 0, 2)
+		r.write("-shop/"+name, first)
+		r.run()
+		r.write("-shop2/"+name, promptsIn("/srv/shop2", 0, 2))
+		r.run()
+		if err := os.Remove(filepath.Join(r.dir, "-shop", name)); err != nil {
+			t.Fatal(err)
+		}
+		if isLost {
+			r.lose()
+		}
+		r.run()
+		r.write("-shop2/"+name, promptsIn("/srv/shop2", 0, 3))
+		r.run()
+		r.mustGive("the first file is gone", map[string]string{"-shop/" + name: first, "-shop2/" + name: promptsIn("/srv/shop2", 0, 3)})
+	}
+}
+
 // A complete value may be stored before its line has an end. When the end exists and the file is read again, the lines
 // are recognised.
 func TestUnended(t *testing.T) {

@@ -57,6 +57,7 @@ type fileState struct {
 	beganAt time.Time // its first time, or when the file was found; zero: not determined
 	text    []byte    // end of the last line; nil: unknown
 	quiet   bool      // silence after the last line was delivered
+	erased  bool      // a line lost its content, so the fold lacks what it said
 	follow  []following
 }
 
@@ -136,6 +137,9 @@ func load(ctx context.Context, src Reader, agent agents.Agent, sub events.Subjec
 			err = errors.Join(err, s.refold(ctx, src, f))
 		}
 		f.follow = slices.DeleteFunc(f.follow, func(n following) bool { return s.has(n.id) })
+		if f.erased { // the facts of its lines are in the log, and the fold would derive others
+			f.follow, f.quiet = nil, true
+		}
 	}
 	return s, err
 }
@@ -276,7 +280,7 @@ func (s *sessionState) noteLine(rec events.Record, fed bool) {
 		return
 	}
 	l, ok := lineIn(rec, at)
-	f := s.named(name, l.body)
+	f := s.fileOf(name, &l)
 	if !ok || f == nil {
 		return
 	}
@@ -284,7 +288,7 @@ func (s *sessionState) noteLine(rec events.Record, fed bool) {
 	if rec.Subject.ID != s.sub.ID {
 		p.session = rec.Subject.ID
 	}
-	f.lines, f.called = append(f.lines, p), name
+	f.lines, f.called, f.erased = append(f.lines, p), name, f.erased || l.isErased
 	switch {
 	case !fed:
 	case f.isOld: // fed later
@@ -301,7 +305,22 @@ func lineIn(rec events.Record, at agents.Span) (lineParts, bool) {
 		return lineParts{}, false
 	}
 	l, err := decodeLine(p.Entries[0], at)
+	l.isErased = rec.Erased() != ""
 	return l, err == nil
+}
+
+// fileOf returns the file of a line, or nil if the agent does not know it. The body of an erased line says nothing about
+// its file. Its name is sufficient, because the session is the one that has the line.
+func (s *sessionState) fileOf(name string, l *lineParts) *fileState {
+	if !l.isErased {
+		return s.named(name, l.body)
+	}
+	f, _ := s.agent.File(name, nil) // false if only the lines name the session
+	if f.Stem == "" {
+		return s.named(name, nil)
+	}
+	f.Session = s.sub.ID
+	return s.file(f)
 }
 
 // named returns the file that a line names, or nil if the agent does not know it. If the name alone is not sufficient,
@@ -351,7 +370,7 @@ func (f *fileState) tell(id string, l *lineParts) agents.Meaning {
 
 // textOf returns the end of a line for comparison with the file.
 func (f *fileState) textOf(l *lineParts) []byte {
-	if l.redacted > 0 {
+	if l.redacted > 0 || l.isErased {
 		return nil
 	}
 	text := append(append([]byte{}, l.body[max(0, len(l.body)-maxText):]...), l.eol...)

@@ -38,6 +38,27 @@ func TestSilenceOnTime(t *testing.T) {
 	})
 }
 
+// Every batch of a file is acknowledged in the end, also one that was held when the next came.
+func TestHeldBatches(t *testing.T) {
+	t.Run("net G4 nothing is unacknowledged when all files are silent", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, t.TempDir(), ofClaude)
+			full := r.open()
+			defer full.Close()
+			in, stop := r.following(&refusing{Log: full})
+			for n := range 4 {
+				r.grow("-p/s.jsonl", promptsIn("/pier", n, 1)+answer)
+				time.Sleep(10 * time.Second)
+			}
+			time.Sleep(10 * time.Minute)
+			if lag := in.tailer.Status().Lag; lag != 0 || in.status.held != 0 {
+				t.Errorf("%d bytes are not acknowledged, and %d count as held, want none", lag, in.status.held)
+			}
+			must(t, stop())
+		})
+	})
+}
+
 // Several events follow from one silence.
 func TestSilenceCutShort(t *testing.T) {
 	t.Run("net G4 all that follows from a silence is there after a crash at any append and without the state", func(t *testing.T) {

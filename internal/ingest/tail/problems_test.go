@@ -68,6 +68,55 @@ func TestProblems(t *testing.T) {
 		r.drain()
 		r.mustHave("a", "one\ntwo\n")
 	})
+	t.Run("net G2 a folder whose listing fails a few times is listed when it can be", func(t *testing.T) {
+		for _, isThere := range []bool{true, false} {
+			for failures := range 5 {
+				r := newRig(t, nil)
+				r.write("folder/a.jsonl", "line\n")
+				r.run()
+				other, err := os.OpenRoot(t.TempDir()) // the folder is missing there
+				must(t, err)
+				defer other.Close()
+				if isThere { // and there is another error
+					must(t, other.Close())
+				}
+				r.write("folder/b.jsonl", "line\n")
+				r.write("folder/new/c.jsonl", "line\n")
+				root := r.tail.roots[0]
+				whole := root.dir
+				root.dir = other
+				for range failures {
+					r.now = r.now.Add(time.Minute)
+					r.drain()
+				}
+				root.dir = whole
+				r.run()
+				r.mustHave("b", "line\n")
+				r.mustHave("c", "line\n")
+				if s := r.tail.Status(); len(s.Unreadable) > 0 {
+					t.Errorf("after %d failures, unreadable is %v", failures, s.Unreadable)
+				}
+			}
+		}
+	})
+	t.Run("net G5 a change with the time of the one before is noticed, also after a restart", func(t *testing.T) {
+		for _, ends := range []func(r *rig){func(*rig) {}, (*rig).close, (*rig).kill} {
+			r := newRig(t, nil)
+			at := r.now
+			r.write("a.jsonl", "one\n")
+			must(t, os.Chtimes(r.path("a.jsonl"), at, at))
+			r.drain()
+			r.now = r.now.Add(time.Second)
+			r.drain() // the state is saved
+			r.mustHave("a", "one\n")
+			ends(r)
+			r.write("a.jsonl", "two\n")
+			must(t, os.Chtimes(r.path("a.jsonl"), at, at))
+			r.run()
+			r.mustHave("a", "two\n")
+			r.mustBe("rewritten a.jsonl")
+		}
+	})
 	t.Run("net G5 the state has a file under its last path alone", func(t *testing.T) {
 		r := newRig(t, nil)
 		r.write("a.jsonl", "line\n")

@@ -13,9 +13,14 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testkit.Checks(100) // the default of rapid
+	goleak.VerifyTestMain(m)
+}
 
 // A rig is a folder, a Tailer that follows it, and the content that a caller received.
 type rig struct {
