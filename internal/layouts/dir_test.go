@@ -212,6 +212,19 @@ func TestDirSynced(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("an append", "a/log")
+	if _, err := d.Swap(ctx, "d/e", 0o644, text("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Sync(ctx, "../outside"); err == nil {
+		t.Error("a folder outside was synced")
+	}
+	mu.Lock()
+	synced = nil
+	mu.Unlock()
+	if err := d.Sync(ctx, "d"); err != nil {
+		t.Fatal(err)
+	}
+	want("a sync after one that failed", ".", "d")
 }
 
 // Moved reports a folder that was moved or replaced.

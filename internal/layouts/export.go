@@ -226,6 +226,9 @@ func (x *exporting) state(ctx context.Context, s *projector.Session, prefix stri
 	for _, at := range s.Damaged {
 		x.problem(prefix+FileName(id), &events.DamageError{Offset: at})
 	}
+	if n := erasedIn(s.Threads); n > 0 {
+		x.report.Notes = append(x.report.Notes, Problem{File: prefix + FileName(id), Reason: fmt.Sprintf("turns whose content was erased, so that they are {}: %d", n)})
+	}
 	for f, err := range x.layout.Files(ctx, x.src, s) {
 		if err := x.file(ctx, f, err, prefix); err != nil {
 			return err
@@ -235,6 +238,18 @@ func (x *exporting) state(ctx context.Context, s *projector.Session, prefix stri
 	x.progress.Sessions++
 	x.tell()
 	return nil
+}
+
+// erasedIn counts the turns whose content was erased.
+func erasedIn(threads projector.Threads) (n int) {
+	for _, th := range threads {
+		for i := range th.Turns {
+			if th.Turns[i].Erased != "" {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // file writes one file. It returns an error only if ctx is done.
