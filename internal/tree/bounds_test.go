@@ -58,25 +58,20 @@ func TestTimeBounds(t *testing.T) {
 				return true
 			}
 		}},
-		"changes are imported although more are coming": {settle / 2, func(w *world) func() bool {
-			w.tree.c.BulkLimit = 50
-			for n := range several + 1 {
-				must(w.t, w.user.Put(fmt.Sprint("n", n), "new"))
-				w.tree.Changed(fmt.Sprint("n", n))
-			}
-			saves := func(n int) {
-				must(w.t, w.user.Put("other", fmt.Sprint(n)))
-				w.tree.Changed("other")
-			}
+		"changes are imported although more are coming": {settle / 2, func(w *world) func() bool { return w.coming("n") }},
+		"changes are imported although more are coming, again": {settle / 2, func(w *world) func() bool {
+			w.coming("n")
+			w.pass(5 * time.Second)
+			return w.coming("m")
+		}},
+		"changes are imported although more are coming, when the last one came to nothing": {settle / 2, func(w *world) func() bool {
+			w.saves(1000)
+			w.pass(5 * time.Second)
+			w.coming("n")
 			w.at(settle / 2)
-			saves(-1)
-			w.at(settle / 2) // the others have settled
-			for n := range int(together/(settle/2)) - 1 {
-				saves(n)
-				w.at(settle / 2)
-			}
-			saves(-2)
-			return func() bool { return w.textOf("n0") == "new" }
+			w.saves(1000) // as the log has it
+			w.pass(5 * time.Second)
+			return w.coming("m")
 		}},
 	} {
 		t.Run("net F1 "+name, func(t *testing.T) {
@@ -93,6 +88,31 @@ func TestTimeBounds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// coming saves several new files, and then another file again and again, until just before the end of the time for which
+// changes wait for more of them. It returns a function that reports whether the new files are imported.
+func (w *world) coming(name string) func() bool {
+	w.tree.c.BulkLimit = 50
+	for n := range several + 1 {
+		must(w.t, w.user.Put(fmt.Sprint(name, n), "new"))
+		w.tree.Changed(fmt.Sprint(name, n))
+	}
+	w.at(settle / 2)
+	w.saves(-1)
+	w.at(settle / 2) // the others have settled
+	for n := range int(together/(settle/2)) - 1 {
+		w.saves(n)
+		w.at(settle / 2)
+	}
+	w.saves(-2)
+	return func() bool { return w.textOf(name+"0") == "new" }
+}
+
+// saves saves the file that changes all the time.
+func (w *world) saves(n int) {
+	must(w.t, w.user.Put("other", fmt.Sprint(n)))
+	w.tree.Changed("other")
 }
 
 // at lets a time pass. The tree works whenever it wants to, as Run calls it.

@@ -64,6 +64,7 @@ func (t *Tree) isLost(lost int) bool {
 // coming. The caller holds mu.
 func (t *Tree) judge(ctx context.Context, now time.Time) (wait bool) {
 	if len(t.edits) == 0 || !t.met {
+		t.held = time.Time{}
 		return false // a new tree shows the files that exist when it starts
 	}
 	n, lost, coming := t.count(ctx, now)

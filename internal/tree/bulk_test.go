@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -108,8 +107,7 @@ func TestLawsAsked(t *testing.T) {
 	testkit.NotUnderRace(t) // the test has no concurrency
 	asked := 0
 	t.Run("B-43 every text is recorded while the tree asks", func(t *testing.T) {
-		defer debug.SetGCPercent(debug.SetGCPercent(400))
-		first, programs := uint64(time.Now().UnixNano()), countFor(600, 50_000)
+		first, programs := uint64(time.Now().UnixNano()), countFor(testkit.Times(600), 50_000)
 		if s := os.Getenv("TALLY_TREE_SEED"); s != "" {
 			first, programs = need(strconv.ParseUint(s, 10, 64)), 1
 		}

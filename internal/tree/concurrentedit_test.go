@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
@@ -207,6 +208,20 @@ type away struct {
 func (a *away) Moved() bool   { return a.is }
 func (a *away) Reopen() error { a.is = false; return nil }
 
+// awayTarget is a store that takes no appends while it is away.
+type awayTarget struct {
+	*tally.Store
+	isAway bool
+}
+
+// Append implements layouts.Target.
+func (a *awayTarget) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
+	if a.isAway {
+		return log.Ack{}, log.ErrUnavailable
+	}
+	return a.Store.Append(ctx, sub, expect, evs...)
+}
+
 // What happens beside a question, or beside a change of the log, once more.
 func TestOnceMore(t *testing.T) {
 	ctx := context.Background()
@@ -295,6 +310,48 @@ func TestOnceMore(t *testing.T) {
 		}
 		if got := w.textOf("f4"); got != "saved" {
 			t.Errorf("as many files as the limit changed: the document f4 is %q, want it imported", got)
+		}
+	})
+	t.Run("net F2 overtaken texts are in the log in the order in which they were saved, also after an outage", func(t *testing.T) {
+		for from := range 4 {
+			for upto := from + 1; upto <= 5; upto++ {
+				w := newWorld(t, plainLand{}, nil, false)
+				d := &awayTarget{Store: w.st}
+				w.target = d
+				w.start()
+				w.tree.c.BulkLimit = 50
+				for i := range 6 {
+					w.revise(fmt.Sprint("f", i), "first")
+				}
+				must(t, w.runner.CatchUp(ctx, nil))
+				w.pass(3 * time.Second)
+				want := []string{"first"}
+				for i := range 6 { // several files change, and the last one goes on, so the tree waits for more
+					must(t, w.user.Put(fmt.Sprint("f", i), "saved"))
+					w.tree.Changed(fmt.Sprint("f", i))
+				}
+				for n := range 5 {
+					d.isAway = n >= from && n < upto
+					want = append(want, fmt.Sprint("text ", n))
+					must(t, w.user.Put("f0", want[n+1]))
+					w.tree.Changed("f0")
+					for k := range 5 {
+						must(t, w.user.Put("f5", fmt.Sprint("again ", n, k)))
+						w.tree.Changed("f5")
+						w.pass(50 * time.Millisecond)
+					}
+				}
+				d.isAway = false
+				w.pass(5 * time.Second)
+				var got []string
+				for rec, err := range w.st.Log.Read(ctx, events.Range{Subject: events.Document(w.st.Namespace(), plainKind, "f0")}) {
+					must(t, err)
+					got = append(got, string(rec.Data))
+				}
+				if !slices.Equal(got, want) {
+					t.Fatalf("the log was away from text %d until text %d: it has %q, want %q", from, upto, got, want)
+				}
+			}
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/log"
 )
 
 // linger is how long a displaced file is kept. An editor that opened it before may still write to it.
@@ -43,9 +44,6 @@ func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, h
 	if e := t.edits[from]; e != nil && e.dropped {
 		d.sums = append(d.sums, e.sum)
 	}
-	if sum, err := t.sumOf(ctx, old); err == nil && have == nil && !slices.Contains(d.sums, sum) && t.isOld(ctx, sub, old, from, sum, now) {
-		d.sums = append(d.sums, sum)
-	}
 	if now.grew && have != nil { // a part of the growth may have been written there
 		e, err := t.c.Storage.Stat(ctx, old)
 		is := err == nil && e.Size > have.size
@@ -60,14 +58,15 @@ func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, h
 	}
 	t.out[old] = d
 	t.changed.displaced(old)
-	if err := t.recheck(ctx, d); err != nil {
+	if err := t.recheck(ctx, d, now); err != nil {
 		t.c.Logger.Warn("an edit cannot be stored; it is kept beside its file until it can", "tree", t.c.Name, "path", old, "err", err)
 	}
 	t.stir()
 }
 
-// recheck keeps the content of a displaced file, unless it is known. The caller holds mu.
-func (t *Tree) recheck(ctx context.Context, d *displaced) error {
+// recheck keeps the content of a displaced file, unless it is known. The entry's file now is in is, which may be the zero
+// value. The caller holds mu.
+func (t *Tree) recheck(ctx context.Context, d *displaced, is wantedFile) error {
 	sum, err := t.sumOf(ctx, d.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		d.due = time.Time{}
@@ -76,11 +75,45 @@ func (t *Tree) recheck(ctx context.Context, d *displaced) error {
 	if err != nil || slices.Contains(d.sums, sum) || sum == nothing { // empty: a program is about to write to it
 		return err
 	}
+	old, err := t.wasShown(ctx, d, sum, is)
+	if err != nil {
+		return err
+	}
+	if old {
+		d.sums = append(d.sums, sum)
+		t.changed.displaced(d.path)
+		return nil
+	}
 	if err := t.keep(ctx, keeping{path: d.from, entry: d.entry, base: d.base, sum: sum, reason: "it was written while the log changed it", read: func() (io.ReadCloser, error) { return t.c.Storage.Read(ctx, d.path) }}); err != nil {
 		return err
 	}
 	d.sums, d.due = append(d.sums, sum), t.c.Now().Add(linger)
 	t.changed.displaced(d.path)
+	return nil
+}
+
+// wasShown reports whether a displaced file that was not in the manifest has content that the log once had at its path.
+// After an error this is not known yet.
+func (t *Tree) wasShown(ctx context.Context, d *displaced, sum string, is wantedFile) (bool, error) {
+	if d.base != 0 {
+		return false, nil
+	}
+	if d.entry.ID == "" && !isCopy(d.from) {
+		sub, ok, err := t.c.Layout.EntryAt(ctx, t.c.Target, t.c.Root, d.from)
+		if err != nil || !ok {
+			return false, passing(ctx, err)
+		}
+		d.entry = sub
+	}
+	return t.isOld(ctx, d.entry, d.path, d.from, sum, is)
+}
+
+// passing returns err if a later call may succeed, and nil otherwise. The answer of an interrupted call is unknown: it must
+// not count as a no.
+func passing(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, log.ErrUnavailable) {
+		return err
+	}
 	return nil
 }
 
@@ -91,8 +124,8 @@ func (t *Tree) drop(ctx context.Context, now time.Time) {
 			continue
 		}
 		known := len(d.sums)
-		if err := t.recheck(ctx, d); err != nil || len(d.sums) != known {
-			if err != nil {
+		if err := t.recheck(ctx, d, wantedFile{}); err != nil || len(d.sums) != known {
+			if err != nil && ctx.Err() == nil {
 				t.skipped[p] = err.Error()
 				d.wait = min(max(2*d.wait, linger), auditEvery)
 				d.due = now.Add(d.wait)
@@ -146,17 +179,18 @@ func (t *Tree) leftover(ctx context.Context, p string) error {
 	if have != nil {
 		d.entry, d.base = have.entry, have.at
 	}
-	if have == nil {
-		if sub, ok, err := t.c.Layout.EntryAt(ctx, t.c.Target, t.c.Root, from); err == nil && ok && !isCopy(from) {
-			d.entry = sub
-		}
-	}
 	d.sums = append([]string{meant.sum}, t.tried[from]...)
 	if have != nil {
 		d.sums = append(d.sums, have.sum)
 	}
-	if !slices.Contains(d.sums, sum) && (t.isPart(ctx, p, from, meant) || have == nil && t.isOld(ctx, d.entry, p, from, sum, wantedFile{})) {
-		d.sums = append(d.sums, sum)
+	if !slices.Contains(d.sums, sum) {
+		part, err := t.isPart(ctx, p, from, meant)
+		if err != nil {
+			return err
+		}
+		if part {
+			d.sums = append(d.sums, sum)
+		}
 	}
 	t.out[p] = d
 	t.changed.displaced(p)
@@ -164,21 +198,21 @@ func (t *Tree) leftover(ctx context.Context, p string) error {
 }
 
 // isPart reports whether a file is the beginning of an intended new file.
-func (t *Tree) isPart(ctx context.Context, p, from string, meant intent) bool {
+func (t *Tree) isPart(ctx context.Context, p, from string, meant intent) (bool, error) {
 	if meant.sum == "" || t.entries[meant.entry] == nil {
-		return false
+		return false, nil
 	}
 	files, err := t.render(ctx, meant.entry, meant.at)
 	if err != nil {
-		return false
+		return false, passing(ctx, err)
 	}
 	for _, w := range files {
 		if w.Path == from {
 			is, err := t.begins(ctx, w, p)
-			return err == nil && is
+			return is, passing(ctx, err)
 		}
 	}
-	return false
+	return false, nil
 }
 
 // begins reports whether the content of w begins with the content of a file.

@@ -32,6 +32,9 @@ func (t *Tree) importEdits(ctx context.Context, list map[string]*edit) error {
 		if errors.Is(err, errMoved) {
 			for _, e := range u.edits { // examined again, with the newer content
 				t.note(e.path, t.c.Now())
+				if n := t.noticed[e.path]; n != nil {
+					n.found = e.found
+				}
 			}
 			err = nil
 		}
@@ -149,6 +152,12 @@ func (t *Tree) importEntry(ctx context.Context, g *entryEdits) error {
 	for _, e := range g.edits {
 		have, is := t.files[e.path], shown[e.path]
 		isOurs := have != nil && have.entry == g.entry
+		isOld := false
+		if e.found && have == nil {
+			if isOld, err = t.isOld(ctx, g.entry, e.path, e.path, e.sum, is); err != nil {
+				return err
+			}
+		}
 		switch {
 		case e.gone && (is.Path == "" || !isOurs || is.sum != have.sum):
 			t.set(e.path, nil) // the log changed it meanwhile: it is written again, if it still exists
@@ -156,7 +165,7 @@ func (t *Tree) importEntry(ctx context.Context, g *entryEdits) error {
 			gone = append(gone, e)
 		case is.Path != "" && is.sum == e.sum && layouts.ModeOf(is.Mode) == layouts.ModeOf(e.mode):
 			t.adopt(e, g.entry, head)
-		case e.found && have == nil && t.isOld(ctx, g.entry, e.path, e.path, e.sum, is):
+		case isOld:
 			t.adopt(e, g.entry, head) // the log's content replaces it
 		case is.Path != "" && isOurs && is.grew && e.size > have.size && t.isBegun(ctx, e, is):
 			t.adopt(e, g.entry, have.at) // a part of the growth was written, and the log has the rest
@@ -217,7 +226,9 @@ func (t *Tree) know(ctx context.Context, sub events.Subject) error {
 
 // current renders an entry as of an offset, at its current path.
 func (t *Tree) current(ctx context.Context, sub events.Subject, at events.Offset) (map[string]wantedFile, error) {
-	t.locate(ctx, []events.Subject{sub}, at)
+	if err := passing(ctx, t.locate(ctx, []events.Subject{sub}, at)[sub]); err != nil {
+		return nil, err
+	}
 	list, err := t.render(ctx, sub, at)
 	if err != nil {
 		return nil, err
@@ -448,10 +459,10 @@ func renamedTo(parts []log.Part, to events.Subject) []log.Part {
 const maxOldSession = 64
 
 // wasOfSession reports whether a file of a session had this content after one of its last records.
-func (t *Tree) wasOfSession(ctx context.Context, sub events.Subject, p, sum string) bool {
+func (t *Tree) wasOfSession(ctx context.Context, sub events.Subject, p, sum string) (bool, error) {
 	u := t.entries[sub]
 	if u == nil || u.path == "" {
-		return false
+		return false, nil
 	}
 	of := []events.Subject{sub}
 	if l, ok := t.c.Layout.(layouts.Sharer); ok {
@@ -459,21 +470,31 @@ func (t *Tree) wasOfSession(ctx context.Context, sub events.Subject, p, sum stri
 	}
 	var offsets []events.Offset
 	for _, sub := range of {
-		offsets = append(offsets, t.lastOffsets(ctx, sub)...)
+		last, err := t.lastOffsets(ctx, sub)
+		if err != nil {
+			return false, err
+		}
+		offsets = append(offsets, last...)
 	}
 	slices.Sort(offsets)
 	for _, at := range slices.Backward(offsets[max(0, len(offsets)-maxOldSession):]) {
 		files, err := t.renderAt(ctx, sub, at, u.path)
+		if err := passing(ctx, err); err != nil {
+			return false, err
+		}
 		if err == nil && slices.ContainsFunc(files, func(w wantedFile) bool { return w.Path == p && w.sum == sum }) {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // lastOffsets returns the offsets of the last records of a subject.
-func (t *Tree) lastOffsets(ctx context.Context, sub events.Subject) (offsets []events.Offset) {
+func (t *Tree) lastOffsets(ctx context.Context, sub events.Subject) (offsets []events.Offset, err error) {
 	for rec, err := range t.c.Target.Loader().Source.Read(ctx, events.Range{Subject: sub}) {
+		if err := passing(ctx, err); err != nil {
+			return nil, err
+		}
 		if err != nil {
 			continue // an unreadable record left no known content
 		}
@@ -481,24 +502,28 @@ func (t *Tree) lastOffsets(ctx context.Context, sub events.Subject) (offsets []e
 			offsets = slices.Delete(offsets, 0, maxOldSession)
 		}
 	}
-	return offsets
+	return offsets, nil
 }
 
 // isOld reports whether a file that is not in the manifest has content that the log once had at the path. Then no user
-// wrote it. For a log file, the beginning of the log's content suffices.
-func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum string, is wantedFile) bool {
+// wrote it. For a log file, the beginning of the log's content suffices. After an error this is not known yet.
+func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum string, is wantedFile) (bool, error) {
 	if sub.ID == "" {
-		return false
+		return false, nil
 	}
 	if is.Path == "" {
-		is = t.now(ctx, sub, p)
+		var err error
+		if is, err = t.now(ctx, sub, p); err != nil {
+			return false, err
+		}
 	}
 	if is.Path != "" && is.sum == sum {
-		return true
+		return true, nil
 	}
 	if is.Path != "" && isLog(p) {
-		if old, err := t.begins(ctx, is, where); err == nil && old {
-			return true
+		old, err := t.begins(ctx, is, where)
+		if err := passing(ctx, err); err != nil || old {
+			return old, err
 		}
 	}
 	if sub.IsSession() {
@@ -506,7 +531,7 @@ func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum stri
 	}
 	doc, err := t.c.Target.Loader().History(ctx, sub)
 	if err != nil && !isGone(err) || doc == nil {
-		return false
+		return false, passing(ctx, err)
 	}
 	revisions := doc.Revisions[max(0, len(doc.Revisions)-maxOld):]
 	for _, rev := range slices.Backward(revisions) {
@@ -514,27 +539,27 @@ func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum stri
 			continue
 		}
 		files, err := t.renderAt(ctx, sub, rev.Offset, p)
+		if err := passing(ctx, err); err != nil {
+			return false, err
+		}
 		if err == nil && slices.ContainsFunc(files, func(w wantedFile) bool { return w.sum == sum }) {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
-// now returns a file of an entry as of the end of the log, or the zero value.
-func (t *Tree) now(ctx context.Context, sub events.Subject, p string) wantedFile {
-	if t.know(ctx, sub) != nil {
-		return wantedFile{}
+// now returns a file of an entry as of the end of the log, or the zero value if the log has none or cannot render it.
+func (t *Tree) now(ctx context.Context, sub events.Subject, p string) (wantedFile, error) {
+	if err := t.know(ctx, sub); err != nil {
+		return wantedFile{}, passing(ctx, err)
 	}
 	head, err := t.c.Head(ctx)
 	if err != nil {
-		return wantedFile{}
+		return wantedFile{}, err
 	}
 	files, err := t.current(ctx, sub, head)
-	if err != nil {
-		return wantedFile{}
-	}
-	return files[p]
+	return files[p], passing(ctx, err)
 }
 
 // maxOld is the number of document revisions that are compared with a file that is not in the manifest.

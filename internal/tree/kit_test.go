@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 	"path"
 	"strings"
 	"testing"
@@ -19,6 +20,11 @@ import (
 	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 )
+
+func TestMain(m *testing.M) {
+	testkit.CollectLess()
+	os.Exit(m.Run())
+}
 
 func must(t testing.TB, err error) {
 	t.Helper()

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,8 +34,8 @@ func TestLaws(t *testing.T) {
 	testkit.NotUnderRace(t) // the test has no concurrency
 	struck := make(map[string]int)
 	t.Run("documents", func(t *testing.T) { runPrograms(t, plainLand{}, countFor(testkit.Times(10_000), 100_000), struck) })
-	t.Run("D-40 a team", func(t *testing.T) { runPrograms(t, tavernLand{}, countFor(150, 20_000), struck) })
-	t.Run("conversations", func(t *testing.T) { runPrograms(t, evalsLand{}, countFor(150, 20_000), struck) })
+	t.Run("D-40 a team", func(t *testing.T) { runPrograms(t, tavernLand{}, countFor(testkit.Times(150), 20_000), struck) })
+	t.Run("conversations", func(t *testing.T) { runPrograms(t, evalsLand{}, countFor(testkit.Times(150), 20_000), struck) })
 	all := slices.Concat(points, []string{"mid temp", "before exchange", "before fsync"})
 	for _, p := range points {
 		all = append(all, "somebody wrote "+p)
@@ -59,7 +58,6 @@ const grew = "grew"
 var points = []string{"before temp", "before swap", "after exchange", "before removal", "before unlink", "mid append", "before manifest", "before cursor", "way back: before read", "way back: after read", "way back: before append", "way back: after append"}
 
 func runPrograms(t *testing.T, l land, programs int, struck map[string]int) {
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a program allocates much, of which little survives
 	first := uint64(time.Now().UnixNano())
 	if s := os.Getenv("TALLY_TREE_SEED"); s != "" {
 		first, programs = need(strconv.ParseUint(s, 10, 64)), 1
@@ -319,6 +317,16 @@ func (w *world) chance(storagetest.Call) storagetest.Fault {
 }
 
 func (w *world) start() {
+	w.prepare()
+	w.alive(func(ctx context.Context) {
+		if _, _, err := w.tree.Begin(ctx); err != nil && !errors.Is(err, storagetest.ErrFaulty) {
+			w.t.Error(err)
+		}
+	})
+}
+
+// prepare makes a tree that has not begun.
+func (w *world) prepare() {
 	target := w.target
 	if target == nil {
 		target = w.st
@@ -336,11 +344,6 @@ func (w *world) start() {
 	for _, s := range w.written {
 		s.since = w.now
 	}
-	w.alive(func(ctx context.Context) {
-		if _, _, err := w.tree.Begin(ctx); err != nil && !errors.Is(err, storagetest.ErrFaulty) {
-			w.t.Error(err)
-		}
-	})
 }
 
 // alive calls do, in which the process may be killed.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"maps"
 	"path"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/schedule"
 	"github.com/tallylog/tally/internal/testkit/storagetest"
@@ -265,6 +267,39 @@ func TestMeddling(t *testing.T) {
 	}
 }
 
+// swellingLand has a layout that knows each change of a document, whatever the tree showed before.
+type swellingLand struct{ plainLand }
+
+func (swellingLand) layout() layouts.Layout { return swellingLayout{} }
+
+type swellingLayout struct{ plainLayout }
+
+// Growth implements layouts.Grower.
+func (swellingLayout) Growth(ctx context.Context, src layouts.Source, _ layouts.Root, entry events.Subject, at string, _ events.Offset, _ []events.Subject, _ any) (layouts.Growth, bool, error) {
+	doc, err := src.Loader().Document(ctx, entry, 0)
+	return layouts.Growth{Added: []layouts.Addition{{Path: at, Data: doc.Data, New: true, Mode: 0o644}}}, err == nil, err
+}
+
+// moodyLand has a layout that sometimes fails to render.
+type moodyLand struct {
+	plainLand
+	fails func() bool
+}
+
+func (l moodyLand) layout() layouts.Layout { return moodyLayout{fails: l.fails} }
+
+type moodyLayout struct {
+	plainLayout
+	fails func() bool
+}
+
+func (l moodyLayout) EntryFiles(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject, at string) iter.Seq2[layouts.File, error] {
+	if !l.fails() {
+		return l.plainLayout.EntryFiles(ctx, src, root, sub, at)
+	}
+	return func(yield func(layouts.File, error) bool) { yield(layouts.File{Path: at}, errors.New("out of memory")) }
+}
+
 func TestFailingCalls(t *testing.T) {
 	t.Run("net F2 every call of the storage fails once", func(t *testing.T) {
 		play := func(n int, how storagetest.Fault) (calls int) {
@@ -288,6 +323,50 @@ func TestFailingCalls(t *testing.T) {
 				}
 				if t.Failed() {
 					t.Fatalf("call %d: %v", n, how)
+				}
+			}
+		}
+	})
+	t.Run("net F2 an entry that must be written again does not only grow", func(t *testing.T) {
+		for n := range 4 {
+			w := newWorld(t, swellingLand{}, nil, false)
+			s := &synced{w.storage, make(map[string]bool)}
+			w.storage, w.faulty, w.wild = s, true, true
+			syncs := 0
+			w.plan = func(c storagetest.Call) storagetest.Fault {
+				if c.Op != "sync" {
+					return storagetest.None
+				}
+				if syncs++; syncs-1 == n {
+					return storagetest.Fail
+				}
+				return storagetest.None
+			}
+			w.start()
+			for i := range 5 {
+				w.says([]string{"d/a", "b"}[i%2], fmt.Sprint("text ", i))
+				w.project()
+			}
+			w.project() // a commit that failed is repeated
+			if len(s.left) > 0 {
+				t.Errorf("sync %d failed, and the tree shows the log, but %q was not synced", n, slices.Sorted(maps.Keys(s.left)))
+			}
+		}
+	})
+	t.Run("net F2 an entry that could not be rendered is rendered again", func(t *testing.T) {
+		for n := range 3 {
+			rendered := 0
+			w := newWorld(t, moodyLand{fails: func() bool { rendered++; return rendered-1 == n }}, nil, false)
+			w.wild = true
+			w.start()
+			for _, id := range []string{"a", "d/a"} {
+				w.says(id, "text of "+id)
+				w.project()
+			}
+			w.pass(15 * time.Second)
+			for _, id := range []string{"a", "d/a"} {
+				if got := w.user.Files()[id]; got != "text of "+id {
+					t.Errorf("rendering %d failed, and %s is %q", n, id, got)
 				}
 			}
 		}

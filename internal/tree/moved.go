@@ -68,6 +68,7 @@ func (t *Tree) rescan(ctx context.Context) {
 		}
 		t.settled(ctx, t.c.Now())
 	}
+	t.looked = t.looked || ctx.Err() == nil
 }
 
 // isEmptied reports whether the location became completely empty, for example because a file system is not mounted. The

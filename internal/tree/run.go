@@ -15,14 +15,15 @@ const (
 	pollRate   = 1000             // files a second that a poll examines
 )
 
-// Run follows the files until ctx is done, and imports edits.
+// Run follows the files until ctx is done, and imports edits. While the log cannot be reached, Run waits for it. The error
+// says why the tree cannot be loaded.
 func (t *Tree) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	t.mu.Lock()
 	err := t.load(ctx) // not Begin: the view may have applied records already
 	t.mu.Unlock()
-	if err != nil {
+	if err != nil && passing(ctx, err) == nil { // Tick repeats an interrupted start
 		return err
 	}
 	watching, end := t.watch(ctx)
@@ -144,6 +145,9 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 		}
 		next = sooner(next, t.holdTexts(ctx, now)) // edits that were not imported
 	}
+	if ctx.Err() != nil {
+		t.audited = false // an interrupted look at the files does not count
+	}
 	if !t.met && t.audited && t.pending() == 0 && len(t.edits) == 0 {
 		t.met, t.changed.met = true, true
 	}
@@ -165,6 +169,7 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 	if !t.again.IsZero() {
 		next = sooner(next, t.again)
 	}
+	t.looked = t.looked || t.c.Way == Out && ctx.Err() == nil || t.audited && t.pending() == 0
 	t.drop(ctx, now)
 	for _, d := range t.out {
 		next = sooner(next, d.due)
@@ -197,7 +202,7 @@ func (t *Tree) importSettled(ctx context.Context, now time.Time, list map[string
 		}
 		delete(t.edits, p) // it is examined again, because the log may change first
 		if t.noticed[p] == nil {
-			t.noticed[p] = &notice{last: now, settle: settleGone}
+			t.noticed[p] = &notice{last: now, settle: settleGone, found: e.found}
 		}
 	}
 	if err != nil && ctx.Err() == nil {

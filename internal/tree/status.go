@@ -19,6 +19,8 @@ type Status struct {
 	Entries  int  // number of sessions and documents with files
 	Met      bool // every file was examined since the manifest was created: further changes are new
 	Noticed  int  // number of paths to be examined
+	Examined bool // every file was examined since the start: Skipped is complete
+	Untried  int  // number of entries that wait for the first attempt since the start to write them again
 	Skipped  []layouts.Problem
 	LeftOut  []LeftOut
 	Stuck    []*Error
@@ -56,7 +58,12 @@ func (t *Tree) leftOut() (list []LeftOut) {
 func (t *Tree) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Status{Name: t.c.Name, Shown: t.cursor.Offset, Files: len(t.files), Entries: len(t.ofEntry), Met: t.met, Noticed: len(t.noticed), Asking: t.asking, Watching: t.watched, LeftOut: t.leftOut()}
+	s := Status{Name: t.c.Name, Shown: t.cursor.Offset, Files: len(t.files), Entries: len(t.ofEntry), Met: t.met, Noticed: len(t.noticed), Asking: t.asking, Watching: t.watched, LeftOut: t.leftOut(), Examined: t.looked}
+	for sub := range t.redo {
+		if t.stuck[sub] == nil {
+			s.Untried++
+		}
+	}
 	for _, p := range slices.Sorted(maps.Keys(t.skipped)) {
 		s.Skipped = append(s.Skipped, layouts.Problem{File: p, Reason: t.skipped[p]})
 	}
@@ -64,6 +71,18 @@ func (t *Tree) Status() Status {
 		s.Stuck = append(s.Stuck, e)
 	}
 	return s
+}
+
+// Shows reports whether a file was written and need not be written again: an earlier problem with it is over.
+func (t *Tree) Shows(p string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := t.files[p]
+	if f == nil || t.redo[f.entry] || t.stuck[f.entry] != nil {
+		return false
+	}
+	_, waits := t.dirty[f.entry]
+	return !waits
 }
 
 // Verify compares every file with the log, and returns the differences. If no user has written to the tree since it was

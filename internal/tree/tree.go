@@ -91,7 +91,8 @@ type Tree struct {
 	watched string
 	unsure  bool          // a call failed, and may have had an effect
 	rewatch bool          // its current location must be watched
-	audited bool          // all files were examined since the start
+	audited bool          // the examination of all files has begun
+	looked  bool          // all files were examined since the start
 	start   events.Offset // end of the log at the start
 }
 
@@ -128,7 +129,7 @@ func (t *Tree) clear() {
 	t.noticed, t.edits = make(map[string]*notice), make(map[string]*edit)
 	t.tried, t.owed, t.holding = make(map[string][]string), nil, make(map[string]bool)
 	t.stuck, t.told, t.skipped = make(map[events.Subject]*Error), make(map[string]string), make(map[string]string)
-	t.asking, t.names, t.audited = nil, newNames(), false
+	t.asking, t.names, t.audited, t.looked = nil, newNames(), false, false
 }
 
 // Close saves the manifest, and that the tree stopped regularly. Run must have ended.

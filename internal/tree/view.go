@@ -62,8 +62,7 @@ func (t *Tree) load(ctx context.Context) error {
 			t.again = t.c.Now()
 		}
 	}
-	err = t.recover(ctx)
-	if err != nil {
+	if err = cmp.Or(t.recover(ctx), ctx.Err()); err != nil { // an interrupted start is repeated
 		t.clear()
 	}
 	return err

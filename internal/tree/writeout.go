@@ -45,8 +45,9 @@ func (t *Tree) writeOut(ctx context.Context, list []events.Subject, grown map[ev
 	if err := t.ascertain(ctx); err != nil {
 		return err
 	}
+	failed := make(map[events.Subject]error)
 	for next := list; len(next) > 0; {
-		t.locate(ctx, next, at)
+		maps.Copy(failed, t.locate(ctx, next, at))
 		next = nil
 		for sub := range t.moved {
 			if !slices.Contains(list, sub) {
@@ -66,6 +67,9 @@ func (t *Tree) writeOut(ctx context.Context, list []events.Subject, grown map[ev
 		if more, is := grown[sub]; is {
 			wants = append(wants, more...)
 			continue
+		}
+		if failed[sub] != nil {
+			continue // it is stuck: whether its files belong elsewhere is not known
 		}
 		delete(t.stuck, sub)
 		files, err := t.render(ctx, sub, at)
@@ -207,15 +211,21 @@ const (
 )
 
 // locate determines the paths of entries. Other entries may have to give way, or get back their wanted path; these are
-// added to moved. The caller holds mu.
-func (t *Tree) locate(ctx context.Context, list []events.Subject, at events.Offset) {
+// added to moved. An entry whose location cannot be determined keeps its path; it is among the failed ones, and stuck
+// unless ctx is done. The caller holds mu.
+func (t *Tree) locate(ctx context.Context, list []events.Subject, at events.Offset) (failed map[events.Subject]error) {
 	src := t.as(at)
 	contested := t.names.contested > 0
 	for _, sub := range list {
 		u := t.entries[sub]
 		p, err := t.locationOf(ctx, src, sub)
 		if err != nil && !isGone(err) {
-			t.isStuck(sub, u.path, err)
+			if failed == nil {
+				failed = make(map[events.Subject]error)
+			}
+			if failed[sub] = err; ctx.Err() == nil {
+				t.isStuck(sub, u.path, err)
+			}
 			continue
 		}
 		if err != nil {
@@ -231,6 +241,7 @@ func (t *Tree) locate(ctx context.Context, list []events.Subject, at events.Offs
 	if contested || t.names.contested > 0 {
 		t.choose()
 	}
+	return failed
 }
 
 // reasonOut returns why a layout has no files for a session, or "" if the session does not exist.

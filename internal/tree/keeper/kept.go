@@ -42,6 +42,7 @@ type keptTree struct {
 	logger   *slog.Logger
 	tree     *tree.Tree
 	runner   *projector.Runner
+	left     Status         // of the last keeper
 	ends     []func() error // called by close, the last one first
 	restarts chan restart
 	ready    chan struct{} // closed when tree and runner are set, or err is

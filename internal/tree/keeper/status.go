@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tallylog/tally"
@@ -44,6 +46,27 @@ func statusOf(t config.Tree) Status {
 	return Status{Name: t.Name, Place: strings.ReplaceAll(t.Location(), "\n", " "), Layout: t.Layout, Namespace: t.Namespace, Sync: t.Sync, Way: t.Way}
 }
 
+// recall adds the problems that the last keeper left and this one has not looked for yet: a process may end soon after it
+// has opened a tree. It leaves out files that the tree has written meanwhile.
+func (s *Status) recall(left Status, now tree.Status, shows func(file string) bool) {
+	if !now.Examined {
+		s.Skipped, s.Asking = union(s.Skipped, left.Skipped), cmp.Or(s.Asking, left.Asking)
+	}
+	if !now.Examined || now.Untried > 0 {
+		s.Stuck = union(s.Stuck, slices.DeleteFunc(slices.Clone(left.Stuck), func(p layouts.Problem) bool { return shows(p.File) }))
+	}
+}
+
+// union adds the problems of files that a list does not name.
+func union(list, more []layouts.Problem) []layouts.Problem {
+	for _, p := range more {
+		if !slices.ContainsFunc(list, func(have layouts.Problem) bool { return have.File == p.File }) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
 // status returns the tree's current status.
 func (k *keptTree) status(ctx context.Context) Status {
 	s, now := statusOf(k.Tree), k.tree.Status()
@@ -60,6 +83,7 @@ func (k *keptTree) status(ctx context.Context) Status {
 	if now.Asking != nil {
 		s.Asking = now.Asking.Error()
 	}
+	s.recall(k.left, now, k.tree.Shows)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.failed != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/tree"
 	"github.com/tallylog/tally/log"
 )
 
@@ -160,6 +161,7 @@ func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // hold opens a tree and keeps it until ctx is done.
 func (ts *Trees) hold(ctx context.Context, st *tally.Store, k *keptTree) {
+	k.left = readLeft(ts.dir, k.Tree)
 	opening, opened := lingering(ctx)
 	err := ts.open(opening, st, k)
 	opened()
@@ -185,6 +187,8 @@ func (ts *Trees) leave(ctx context.Context, k *keptTree, reason error) {
 	s := statusOf(k.Tree)
 	if k.tree != nil {
 		s = k.status(context.WithoutCancel(ctx))
+	} else {
+		s.recall(k.left, tree.Status{}, func(string) bool { return false })
 	}
 	if s.PID = 0; reason != nil {
 		s.Error = reason.Error()
