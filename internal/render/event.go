@@ -12,8 +12,11 @@ import (
 )
 
 // Event summarizes the content of an event in at most width columns. It returns "" if the type of the event says
-// everything.
+// everything, or if the content was erased.
 func Event(f projector.Fact, width int) string {
+	if f.Erased() != "" {
+		return ""
+	}
 	if f.Type == events.TypeDocumentWritten {
 		return plain.Bytes(int64(len(f.Data))) + " " + Cut(f.ContentType, width)
 	}

@@ -210,6 +210,9 @@ assistant: 5`,
 	if lines := render.Turn(projector.Turn{Bytes: make([]byte, 2048)}); len(lines) != 1 || lines[0].Text != "2.0 KB, not JSON" {
 		t.Errorf("got %v", lines)
 	}
+	if lines := render.Turn(projector.Turn{Raw: events.Raw(`{}`), Erased: "r7k2p9"}); len(lines) != 1 || lines[0] != (render.Line{Role: "erased", Text: "receipt r7k2p9"}) {
+		t.Errorf("got %v", lines)
+	}
 	if lines := render.Turn(projector.Turn{Bytes: []byte("two gulls")}); len(lines) != 1 || lines[0] != (render.Line{Role: "text", Text: "two gulls"}) {
 		t.Errorf("got %v", lines)
 	}

@@ -10,11 +10,11 @@ import (
 
 // Said returns the data of a turn that views use: the speakers, the text, tokens and the tools. The text contains
 // messages, thoughts, tool calls, results and shown content, without labels and images. JSON of unknown shape is its
-// own text. Other bytes have no text.
+// own text. Other bytes have no text, and neither has an erased turn.
 func Said(t projector.Turn) projector.Said {
 	read, ok := Read(t)
 	switch {
-	case !ok && t.Raw == nil:
+	case t.Erased != "" || !ok && t.Raw == nil:
 		return projector.Said{}
 	case !ok:
 		return projector.Said{Roles: "json", Text: shapes.Plain(string(t.Raw))}

@@ -17,6 +17,9 @@ func TestSaid(t *testing.T) {
 	if len(s.Tools) != 2 || s.Tools[0] != want[0] || s.Tools[1] != want[1] || !strings.Contains(s.Text, "and") {
 		t.Errorf("got %+v", s)
 	}
+	if s := Said(projector.Turn{Raw: events.Raw("{}"), Erased: "r7k2p9"}); s.Text != "" || s.Roles != "" {
+		t.Errorf("an erased turn has %+v", s)
+	}
 	if s := Said(projector.Turn{Bytes: []byte("x")}); s.Text != "" || s.Tools != nil {
 		t.Errorf("a turn of bytes has %+v", s)
 	}

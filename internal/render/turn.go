@@ -33,6 +33,9 @@ func Turn(t projector.Turn) []Line { return new(Calls).Turn(t) }
 
 // Turn returns the messages of the next turn of the thread, like the function Turn.
 func (c *Calls) Turn(t projector.Turn) []Line {
+	if t.Erased != "" {
+		return []Line{{Role: "erased", Text: "receipt " + t.Erased}}
+	}
 	read, ok := Read(t)
 	switch {
 	case !ok && t.Raw == nil && isText(t.Bytes):

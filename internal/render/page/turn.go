@@ -87,6 +87,9 @@ type part struct {
 
 // Said parses the content of the turn.
 func (t turn) Said() said {
+	if t.turn.Erased != "" {
+		return said{Parts: []part{newPart(shapes.Part{Kind: shapes.Other, Role: "erased", Text: "receipt " + t.turn.Erased})}}
+	}
 	read, ok := render.Read(t.turn)
 	if b := t.turn.Bytes; !ok && t.turn.Raw == nil {
 		text := plain.Bytes(int64(len(b))) + ", not text"
