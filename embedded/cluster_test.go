@@ -412,6 +412,23 @@ func TestClusterLosesNothing(t *testing.T) {
 	close(stop)
 	running.Wait()
 	c.mustHold(producers)
+	c.mustMiss(st, (c.leader(js)+1)%3)
+}
+
+// mustMiss kills a node that does not lead, and returns when the log knows that this replica does not follow any more.
+func (c *cluster) mustMiss(st *tally.Store, node int) {
+	c.t.Helper()
+	c.kill(node)
+	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		list, size, err := st.Log.Replicas(c.t.Context())
+		isMissed := slices.ContainsFunc(list, func(r log.Replica) bool { return r.Server == c.nodes[node].name && !r.Current })
+		if err == nil && len(list) == 3 && list[0].Leader && size > 0 && isMissed {
+			return
+		}
+		if time.Now().After(giveUp) {
+			c.t.Fatalf("%s is killed: got replicas %+v with %d bytes, %v", c.nodes[node].name, list, size, err)
+		}
+	}
 }
 
 // disturb kills a node and then cuts another node off, leaders first.

@@ -45,8 +45,13 @@ func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error)
 		return nil, errors.Join(err, l.Close(), hangUp())
 	}
 	st.Host.OnClose = hangUp
+	o.bring(&st, true)
 	uses(&st, l, noLimits, nil) // the limits of an owner are not known here
-	return tally.Open(ctx, l, st)
+	s, err := tally.Open(ctx, l, st)
+	if err != nil {
+		return nil, err
+	}
+	return register(ctx, s, o)
 }
 
 func openRemote(ctx context.Context, writes, reads *nats.Conn, o Options, c config.Config) (*log.Log, error) {

@@ -104,6 +104,7 @@ func TestFullDisk(t *testing.T) {
 // If another program fills the disk, reserve included, the server's stream stops answering. Appends are refused within
 // seconds, reads continue, and the store recovers when there is space again.
 func TestDiskFilledByOthers(t *testing.T) {
+	testkit.OnlyFull(t, "TestFullDisk fills a disk")
 	testkit.NotUnderRace(t) // TestFullDisk runs the same code there
 	disk := mustMountSmall(t, 96)
 	dir := filepath.Join(disk, "store")

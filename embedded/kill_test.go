@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 	if conf := os.Getenv(childNode); conf != "" {
 		serveNode(conf)
 	}
+	testkit.CollectLess()
 	done := storetest.Alone()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { done(); os.Exit(code) }))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -22,12 +23,14 @@ import (
 	"github.com/tallylog/tally/internal/daemon/runner"
 	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/quota"
+	"github.com/tallylog/tally/internal/registry"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/internal/tree/keeper"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/projector/view"
 	"github.com/tallylog/tally/snapshot"
 )
 
@@ -55,6 +58,15 @@ type Options struct {
 
 	Kinds map[string]tally.Kind // checks documents by their kind; default: no checks
 
+	// Types are the types of events that this program defines: see events.Define. Open registers those that the store
+	// lacks. If the store has one with another movement or other offsets, the error is an *events.TypeError. A schema
+	// that the store has stays as it is: tally types add replaces it.
+	Types []events.Type
+
+	// Views are the views that this program folds: see package projector/view. Open registers their types as it does
+	// Types. A process keeps those that no other process keeps, whether it owns the store or not. Still keeps none.
+	Views []view.View
+
 	Observer log.Observer // observes the log if this process owns the store; default: none
 
 	// Wait bounds how long Open waits for another process that is opening or closing the store. Default: 10 s.
@@ -69,6 +81,12 @@ type Options struct {
 	// Existing creates no local store. If the store is missing, Open returns an empty store and writes nothing. It is
 	// for programs that only read, and whose user may have misspelled a name.
 	Existing bool
+
+	// Look reads a local store without a server if no process has it open and it was closed in order. The store then
+	// takes no appends, writes neither snapshots nor views, and shows nothing that is appended later. Some questions
+	// return log.ErrNeedsServer: open the store without Look. Otherwise Look has no effect. It is for programs that
+	// look at little: opening the store costs the same for any number of sessions.
+	Look bool
 
 	// Still keeps this process from updating snapshots and views if it owns the store. It is for programs that inspect
 	// them.
@@ -89,6 +107,7 @@ type Options struct {
 	Progress func(elapsed time.Duration)
 
 	refused error // the error of appends if this process owns the store; nil: appends are allowed
+	shadow  bool  // the directory is a temporary one for this process alone
 }
 
 // Open opens a store. The configuration alone decides the backend. For a local store, this process becomes the owner or
@@ -115,6 +134,20 @@ func Open(ctx context.Context, o Options) (*tally.Store, error) {
 	}
 	if o.Existing && info.State != storedir.Present {
 		return openNothing(ctx, o, c)
+	}
+	if moved := storedir.Moved(c.Store); moved != nil {
+		o.Logger.Debug("the store takes no appends", "dir", c.Store, "why", moved)
+		o.Trees, o.Daemons, o.Types, o.refused = nil, nil, nil, moved
+	}
+	if err := storedir.Copying(c.Store); err != nil {
+		return nil, fmt.Errorf("embedded: open %s: %w", c.Store, err)
+	}
+	if o.Look && info.State == storedir.Present {
+		st, err := look(ctx, o, c, info)
+		if err == nil {
+			return st, nil
+		}
+		o.Logger.Debug("the store is opened with its server", "dir", c.Store, "why", err)
 	}
 	return openLocal(ctx, o, c)
 }
@@ -161,6 +194,9 @@ func RunDaemons(ctx context.Context, st *tally.Store, dir string, daemons []daem
 }
 
 func (o Options) resolve() (config.Config, error) {
+	if err := catalog.CheckOwn(o.Views); err != nil {
+		return config.Config{}, fmt.Errorf("embedded: open: %w", err)
+	}
 	dir := o.ConfigDir
 	if dir == "" {
 		var err error
@@ -184,12 +220,18 @@ func openNothing(ctx context.Context, o Options, c config.Config) (*tally.Store,
 	}
 	st := o.store(c)
 	st.Snapshots, st.Host.ViewsDir = &snapshot.Mem{}, c.Store
+	o.bring(&st, false)
 	uses(&st, l, noLimits, nil)
 	return tally.Open(ctx, l, st)
 }
 
 func (o Options) store(c config.Config) tally.Config {
-	return tally.Config{Namespace: c.Namespace, Base: c.Base, Source: o.Source, Actor: o.Actor, Logger: o.Logger, Host: tally.Host{Policy: o.Policy}, Kinds: o.Kinds}
+	kinds := maps.Clone(o.Kinds)
+	if kinds == nil {
+		kinds = make(map[string]tally.Kind, 1)
+	}
+	kinds[events.KindType] = tally.Kind{Validate: registry.Validate}
+	return tally.Config{Namespace: c.Namespace, Base: c.Base, Source: o.Source, Actor: o.Actor, Logger: o.Logger, Host: tally.Host{Policy: o.Policy}, Kinds: kinds}
 }
 
 // openMemory opens a store in memory.
@@ -198,12 +240,13 @@ func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, 
 	if err != nil {
 		return nil, err
 	}
-	meter := quota.New("", 0)
-	l, err := log.OpenOn(ctx, memlog.New(memlog.Config{}), log.Config{Logger: o.Logger, MinDurability: c.MinDurability, Host: log.Host{Admit: meter.Admit}})
+	meter, gate := quota.New("", 0), registry.NewGate()
+	l, err := log.OpenOn(ctx, memlog.New(memlog.Config{}), log.Config{Logger: o.Logger, MinDurability: c.MinDurability, Host: log.Host{Admit: both(gate.Admit, meter.Admit)}})
 	if err != nil {
 		return nil, err
 	}
 	meter.Watch(l)
+	gate.Watch(l)
 	st := o.store(c)
 	st.Snapshots, st.Host.Keep, st.Host.Beside = &snapshot.Mem{}, true, o.beside("", ts)
 	dir, err := os.MkdirTemp("", "tally-views-")
@@ -211,11 +254,16 @@ func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, 
 		return nil, fmt.Errorf("embedded: open: %w", errors.Join(err, l.Close()))
 	}
 	closeViews := o.views(&st, dir)
+	o.bring(&st, true)
 	st.Host.OnClose = func() error { return errors.Join(closeViews(), os.RemoveAll(dir)) }
 	uses(&st, l, meter.Limits, meter)
 	ts.Wire(&st)
 	st.Host.SetLimit = meter.SetLimit
-	return tally.Open(ctx, l, st)
+	s, err := tally.Open(ctx, l, st)
+	if err != nil {
+		return nil, err
+	}
+	return register(ctx, s, o)
 }
 
 // views makes the store keep its views in a directory. The caller calls close after closing the store.
@@ -319,12 +367,12 @@ func openOwn(ctx context.Context, o Options, c config.Config) (*tally.Store, err
 	if err != nil {
 		return nil, err
 	}
-	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Observer: o.Observer, SegmentBytes: c.Segment, MinDurability: c.MinDurability, Listen: o.Listen, Progress: o.Progress, Private: o.refused != nil, refused: o.refused, trees: ts})
+	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Observer: o.Observer, SegmentBytes: c.Segment, MinDurability: c.MinDurability, Listen: o.Listen, Progress: o.Progress, Private: o.shadow, refused: o.refused, trees: ts})
 	if err != nil {
 		return nil, err
 	}
 	closeServer := srv.Close
-	if o.refused != nil {
+	if o.shadow {
 		closeServer = func() error { return errors.Join(srv.Close(), os.RemoveAll(c.Store)) }
 	}
 	st := o.store(c)
@@ -332,8 +380,12 @@ func openOwn(ctx context.Context, o Options, c config.Config) (*tally.Store, err
 	st.Snapshots, st.Host.Keep = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), st.Host.Room}, !o.Still
 	st.Host.Cursor, st.Host.Beside = filepath.Join(c.Store, "snapshots", "cursor"), o.beside(c.Store, ts)
 	closeViews := o.views(&st, c.Store)
+	o.bring(&st, true)
 	st.Host.OnClose = func() error { return errors.Join(closeViews(), closeServer()) }
 	uses(&st, srv.Log(), srv.meter.Limits, srv.meter)
+	st.Host.Shown = func(ctx context.Context, view string, at events.Offset) error { // another process may keep its own
+		return catalog.WaitOwn(ctx, c.Store, view, at)
+	}
 	ts.Wire(&st)
 	st.Host.SetLimit = srv.meter.SetLimit
 	if o.refused != nil {
@@ -343,7 +395,7 @@ func openOwn(ctx context.Context, o Options, c config.Config) (*tally.Store, err
 	if err != nil {
 		return nil, errors.Join(err, srv.Close())
 	}
-	return s, nil
+	return register(ctx, s, o)
 }
 
 // attach opens a store that another process owns. The owner keeps the snapshots and the views.
@@ -364,6 +416,8 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 		defer cancel()
 		return catalog.Wait(ctx, c.Store, view, at)
 	}
+	st.Host.Room = cacheRoom(c.Store, Reserve) // for the views of this program
+	o.bring(&st, true)
 	uses(&st, a.Log(), func() (quota.Limits, error) { return quota.Load(c.Store) }, nil)
 	kept := ts.Attached(a.conns[0], a.OwnerPID())
 	kept.Join(ctx)
@@ -373,5 +427,5 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 	if err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
-	return s, nil
+	return register(ctx, s, o)
 }

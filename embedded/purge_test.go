@@ -148,6 +148,7 @@ func (p purging) grep(dir string) (found []string) {
 // stored states of documents, nor by its blob, unless something else refers to that. In the store's directory only the
 // log still contains it.
 func TestD65PurgeReachesEveryReader(t *testing.T) {
+	testkit.OnlyFull(t, "TestDocuments of package tally plays D-65")
 	testkit.NotUnderRace(t) // TestDocuments runs purges there
 	t.Parallel()
 	dir := t.TempDir()

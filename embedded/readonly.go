@@ -30,7 +30,7 @@ func openReadOnly(ctx context.Context, o Options, c config.Config, why *ReadOnly
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	o.Logger.Warn("the store is on a read-only file system: appends are refused", "dir", c.Store)
-	c.Store, o.Trees, o.Daemons, o.refused = dir, nil, nil, why
+	c.Store, o.Trees, o.Daemons, o.Types, o.Views, o.refused, o.shadow = dir, nil, nil, nil, nil, why, true
 	st, err := openOwn(ctx, o, c)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/quota"
+	"github.com/tallylog/tally/internal/registry"
 	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/internal/tree/keeper"
 	"github.com/tallylog/tally/log"
@@ -69,6 +70,10 @@ type ServerOptions struct {
 	// Private keeps the server inside this process. It does not listen, and Attach finds no owner.
 	Private bool
 
+	// Copy opens the store for log.Mirror, which makes it a copy of another store. Only with Copy an unfinished copy
+	// opens; otherwise the error is a *log.CopyingError. The caller appends nothing else.
+	Copy bool
+
 	// Progress is called about once a second during a long start, such as that of a large log after a crash or of a log
 	// with a million subjects. Default: no calls.
 	Progress func(elapsed time.Duration)
@@ -85,7 +90,7 @@ func (o ServerOptions) withDefaults() ServerOptions {
 	o.Reserve = cmp.Or(o.Reserve, Reserve)
 	o.RereadBytes = cmp.Or(o.RereadBytes, 2*o.SegmentBytes)
 	o.SegmentSubjects = cmp.Or(o.SegmentSubjects, 500_000)
-	o.VetBytes = cmp.Or(o.VetBytes, 32<<20)
+	o.VetBytes = cmp.Or(o.VetBytes, vetted)
 	return o
 }
 
@@ -109,6 +114,7 @@ type Server struct {
 	blocks    *blockSync // nil: the server syncs by itself
 	durable   *watermark
 	seen      events.Offset   // the highest offset ever assigned
+	copying   bool            // the store is an unfinished copy
 	holes     []log.Hole      // records lost before the store was opened
 	found     *findings       // records found lost since
 	unvetted  []examined      // blocks that are not checked yet
@@ -121,6 +127,7 @@ type Server struct {
 
 	health   *health
 	meter    *quota.Meter
+	types    *registry.Gate
 	unwatch  context.CancelFunc
 	watching sync.WaitGroup
 
@@ -152,9 +159,12 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.refused == nil && !o.Copy {
+		o.refused = storedir.Moved(s.dir)
+	}
 	s.secret, s.token = rand.Text(), rand.Text()
 	s.health = newHealth(&room{dir: s.dir, reserve: o.Reserve, refused: o.refused})
-	s.meter = quota.New(s.dir, 0)
+	s.meter, s.types = quota.New(s.dir, 0), registry.NewGate()
 	if err := s.run(ctx, o); err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
@@ -365,11 +375,14 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
 	c := log.Config{Logger: s.logger, Observer: o.Observer, MinDurability: o.MinDurability, Host: log.Host{
-		Reads: s.conns[1], Scans: s.login, Appends: appends, Room: s.health.check, Admit: s.meter.Admit, Owner: true, Shared: o.Listen != nil,
+		Reads: s.conns[1], Scans: s.login, Appends: appends, Room: s.health.check, Admit: both(s.types.Admit, s.meter.Admit), Owner: true, Shared: o.Listen != nil,
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: storedir.SegmentsDir(s.dir), Blocks: blocksOf(s.dir, s.known),
 			AtRest: func() error { return s.atRest(o.RereadBytes) }, Above: s.seen},
-		Holes: s.holes, Found: s.found.add, Settled: s.durable.get(), Mark: s.durable.set,
+		Holes: s.holes, Found: s.found.add, Settled: s.durable.get(), Mark: s.durable.set, Copy: o.Copy,
 	}}
+	if s.copying {
+		c.Host.Settled = events.MaxOffset // the end may be in the middle of an append, whose rest is copied next
+	}
 	// The data of an earlier owner may be in the system's memory only. The log begins with a sync of the whole
 	// directory. After that, no existing data can be lost, and every acknowledgement covers its own event.
 	switch {
@@ -398,6 +411,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		return errors.Join(fmt.Errorf("embedded: start %s: %w", s.dir, err), s.events.Close())
 	}
 	s.meter.Watch(s.events)
+	s.types.Watch(s.events)
 	s.atEnd(s.events.Close)
 	var watching context.Context
 	watching, s.unwatch = context.WithCancel(context.Background())

@@ -35,7 +35,7 @@ func TestSmallWritesFail(t *testing.T) {
 			var undisturbed []log.Hole
 			smallwrites.Each(t, kind, func(t *testing.T, w *smallwrites.Writes) {
 				if undisturbed != nil {
-					testkit.Sample(t, 6)
+					testkit.Sample(t, 10)
 				}
 				r := &damagedRun{t: t, w: w, im: whole, dir: filepath.Join(t.TempDir(), "store"), found: make(map[string][]byte)}
 				copyStore(t, r.dir, whole.dir)

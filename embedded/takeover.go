@@ -46,6 +46,9 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 	s.atEnd(lock.Close)               // releases the lock
 	err = storedir.RemoveOwner(s.dir) // left by a killed process
 	if err == nil {
+		err = s.refuseCopy(o)
+	}
+	if err == nil {
 		s.durable, err = openWatermark(s.dir)
 	}
 	if err == nil {
@@ -57,6 +60,15 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 	}
 	s.group = s.sync && s.known && !o.SyncEach && storedir.GroupSyncs(s.dir)
 	return expected, nil
+}
+
+// refuseCopy refuses an unfinished copy, unless this process is to continue it.
+func (s *Server) refuseCopy(o ServerOptions) error {
+	err := storedir.Copying(s.dir)
+	if _, s.copying = errors.AsType[*log.CopyingError](err); s.copying && o.Copy {
+		return nil
+	}
+	return err
 }
 
 // startError adds context to an error of Start. Typed errors that callers act on are returned unchanged.
