@@ -1,6 +1,7 @@
 package tally_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -112,4 +114,33 @@ func TestUnchanged(t *testing.T) {
 		must(t, err)
 		want("the handle's own decision", true)
 	})
+}
+
+// readBefore is a Backend that calls a function when it has stored an append, before it answers.
+type readBefore struct {
+	*memlog.Backend
+	then func()
+}
+
+func (b *readBefore) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
+	r, err := b.Backend.Publish(ctx, p)
+	if then := b.then; then != nil {
+		b.then = nil
+		then()
+	}
+	return r, err
+}
+
+// A handle that reads its own append before the answer to it came counts it once.
+func TestUnchangedWhileReading(t *testing.T) {
+	b := &readBefore{Backend: memlog.New(memlog.Config{})}
+	s := on(t, b, tally.Config{}).Session("s")
+	mustTurns(t, s, "a")
+	mustBe(t, s, "head", "a")
+	b.then = func() { mustBe(t, s, "head", "a", "b") }
+	mustTurns(t, s, "b")
+	expect, err := s.Unchanged(t.Context())
+	if err != nil || expect == log.Any {
+		t.Errorf("nobody else changed the threads: got %v, %v", expect, err)
+	}
 }

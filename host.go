@@ -2,6 +2,7 @@ package tally
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
@@ -29,6 +30,9 @@ type Host struct {
 	// until the named view shows an offset, if another process writes the view.
 	ViewsDir string
 	Shown    func(ctx context.Context, view string, at events.Offset) error
+
+	// Own are the views that the program brings: see package projector/view. nil: none.
+	Own OwnViews
 
 	// Shows is called after each append, before that returns: it waits until the files of trees in mode sync show the
 	// subjects as of an offset. An error is a *TreeError. nil: the store has no trees in mode sync.
@@ -63,4 +67,14 @@ type Host struct {
 
 	// OnClose is called last by Close: it closes what the log depends on.
 	OnClose func() error
+}
+
+// OwnViews are the views that a program brings. If a view has another name, the error of each method is ErrNotFound.
+type OwnViews interface {
+	Runners() []*projector.Runner // of the views that this process keeps
+	Wait(ctx context.Context, view string, at events.Offset) error
+	Open(ctx context.Context, view string) (*sql.DB, error)
+	Rebuild(ctx context.Context, view string) error
+	Retry(ctx context.Context, view string) ([]projector.Quarantine, error)
+	Verify(ctx context.Context) ([]projector.Finding, error)
 }

@@ -31,6 +31,7 @@ var arrows = []struct{ pkg, may string }{
 	{"projector", "events snapshot internal/rawjson internal/disk/durable internal/disk/statefile"},
 	{"internal/catalog", "projector events internal/bloom internal/disk/durable internal/rawjson internal/disk/lockfile internal/disk/statefile"},
 	{".", "log projector snapshot events"},
+	{"projector/view", ". projector events internal/catalog"},
 	{"internal/daemon", "log projector events internal/rawjson"}, // decides only when to look, and knows no decisions
 
 	{"internal/agents", "events internal/rawjson"},
@@ -53,11 +54,14 @@ var arrows = []struct{ pkg, may string }{
 	{"stores/tavern", ". internal/agents internal/agents/claude internal/daemon log projector events internal/rawjson internal/disk/durable internal/disk/filename internal/disk/lines stores/tavern/internal/*"},
 	{"stores/*", ". log projector events internal/rawjson internal/disk/durable internal/disk/filename internal/sealed stores/$/internal/* stores/$/recipe"},
 
+	{"internal/registry", ". log projector events internal/rawjson"},
+	{"internal/storecopy", "log projector events internal/rawjson internal/storedir internal/disk/backup internal/nats/natsfile"},
 	{"internal/storedir", "log events internal/catalog internal/nats/natsfile internal/disk/durable internal/disk/lockfile internal/disk/statefile internal/quota"}, // facts about a directory: starts no server
 	{"internal/daemon/runner", ". internal/daemon internal/catalog projector events internal/disk/durable internal/disk/statefile"},
 	{"internal/tree/keeper", ". internal/tree internal/storedir internal/layouts internal/layouts/* log projector events internal/nats/natsdial internal/config internal/disk/durable internal/disk/lockfile internal/disk/statefile"},
-	{"embedded", ". internal/daemon internal/daemon/runner internal/tree/keeper internal/storedir internal/layouts log log/memlog projector internal/catalog snapshot events internal/nats/natsfile internal/nats/natspull internal/nats/natsdial internal/config internal/disk/durable internal/disk/lockfile internal/quota internal/render"},
-	{"examples/*", ". embedded events log projector stores/*"},
+	{"embedded", ". projector/view internal/daemon internal/daemon/runner internal/tree/keeper internal/storedir internal/layouts log log/memlog projector internal/catalog snapshot events internal/nats/natsfile internal/nats/natspull internal/nats/natsdial internal/config internal/disk/durable internal/disk/lockfile internal/quota internal/registry internal/render"},
+	{"examples", "internal/testkit"},
+	{"examples/*", ". embedded events log projector projector/view stores/*"},
 	{"cmd", ""},
 	{"cmd/internal/bashline", ""},
 	{"cmd/internal/cli", "log projector events internal/config internal/render/plain internal/rawjson internal/sealed internal/disk/statefile"},
@@ -71,7 +75,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/nats/natsfile", ""},
 	{"internal/nats/natswire", ""},
 	{"internal/nats/natspull", ""},
-	{"internal/nats/natsdial", "log internal/config internal/disk/durable"},
+	{"internal/nats/natsdial", "log internal/config internal/disk/durable internal/disk/lockfile"},
 	{"internal/config", "log events internal/sealed"},
 	{"internal/disk/durable", ""},
 	{"internal/disk/filename", ""},
@@ -79,7 +83,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/testkit/gentree", "internal/rawjson"},
 	{"internal/disk/lines", ""},
 	{"internal/disk/lockfile", ""},
-	{"internal/metrics", ". log"},
+	{"internal/metrics", ". log events internal/catalog"},
 	{"internal/render/page", "events projector internal/render/plain internal/rawjson internal/render internal/agents/shapes internal/agents/message"},
 	{"internal/render/plain", ""},
 	{"internal/quota", "log projector events internal/disk/durable internal/disk/lockfile internal/disk/statefile"},
@@ -102,8 +106,8 @@ var arrows = []struct{ pkg, may string }{
 // client program links no server, and a program that opens a store links no progress bar.
 var reach = []struct{ dep, who string }{
 	{"github.com/nats-io/nats-server", "embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
-	{"github.com/nats-io", ". internal/daemon internal/daemon/runner internal/storedir internal/nats/natsdial internal/tree/keeper log log/memlog internal/layouts internal/layouts/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
-	{"modernc.org", "internal/catalog internal/storedir internal/daemon/runner internal/tree internal/tree/keeper embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
+	{"github.com/nats-io", ". projector/view internal/daemon internal/daemon/runner internal/storedir internal/nats/natsdial internal/registry internal/storecopy internal/tree/keeper log log/memlog internal/layouts internal/layouts/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
+	{"modernc.org", "internal/catalog internal/metrics projector/view internal/storedir internal/storecopy internal/daemon/runner internal/tree internal/tree/keeper embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
 	{"github.com/gomodule/redigo", "internal/layouts/redis internal/tree/keeper embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
 	{"github.com/schollz/progressbar", "cmd/* cmd/internal/* cmd/internal/show/*"},
 	{"golang.org/x/term", "cmd/* cmd/internal/* cmd/internal/show/*"},

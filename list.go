@@ -65,14 +65,15 @@ func (st *Store) QueueView(ctx context.Context, id string, limit int) (*projecto
 }
 
 // Sessions lists the sessions of a kind in the store's namespace, "" for all kinds, in the order of their ids, like
-// SessionList.
+// SessionList. Sessions of items are not listed: a queue lists its items.
 func (st *Store) Sessions(ctx context.Context, kind string) ([]projector.Listed, error) {
 	return st.SessionList(ctx, projector.SessionQuery{Kind: kind})
 }
 
 // SessionList lists the sessions that a query selects, from the catalog. If there is no catalog, or it is behind, it
-// folds each session from the log. It includes every append that was acknowledged before the call. If a record of a
-// session is lost that the list does not show, it comes with a *projector.HoleError.
+// folds each session from the log. Sessions of items are not listed. The list includes every append that was
+// acknowledged before the call. If a record of a session is lost that the list does not show, it comes with a
+// *projector.HoleError.
 func (st *Store) SessionList(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error) {
 	q.Namespace = cmp.Or(q.Namespace, st.config.Namespace)
 	list, err := st.sessionList(ctx, q)
@@ -80,8 +81,11 @@ func (st *Store) SessionList(ctx context.Context, q projector.SessionQuery) ([]p
 		return nil, err
 	}
 	return list, st.Lacks(ctx, "catalog", q.Namespace, func(sub events.Subject) bool {
-		if !sub.IsSession() || q.Kind == "" {
-			return sub.IsSession()
+		if !sub.IsSession() || projector.IsItem(sub) {
+			return false
+		}
+		if q.Kind == "" {
+			return true
 		}
 		o, err := st.loader.Peek(ctx, sub)
 		return projector.Tolerate(err) != nil || o.Ledger().Created == 0 || o.Ledger().Kind == q.Kind // otherwise of another kind
@@ -101,6 +105,9 @@ func (st *Store) sessionList(ctx context.Context, q projector.SessionQuery) ([]p
 		if err != nil {
 			return nil, err
 		}
+		if projector.IsItem(info.Subject) {
+			continue
+		}
 		s, err := st.loader.Listed(ctx, info.Subject)
 		if err != nil {
 			return nil, err
@@ -115,10 +122,11 @@ var ErrNoCatalog = errors.New("no catalog is available, or it is behind the log"
 
 // Progress lists the progress in runs of a session, in the order of the log, from the catalog. It includes every append
 // that was acknowledged before the call. If a record of the session is lost, it comes with a *projector.HoleError.
-// Without a catalog the error is ErrNoCatalog: the caller may load the session and use projector.ProgressOf.
+// Without a catalog, and for the session of an item, the error is ErrNoCatalog: the caller may load the session and use
+// projector.ProgressOf.
 func (st *Store) Progress(ctx context.Context, q projector.ProgressQuery) ([]projector.Progress, error) {
 	q.Namespace = cmp.Or(q.Namespace, st.config.Namespace)
-	if st.config.Host.Progress == nil {
+	if st.config.Host.Progress == nil || projector.IsItem(events.Session(q.Namespace, q.Session)) {
 		return nil, ErrNoCatalog
 	}
 	shown, err := st.Shows(ctx, "catalog")

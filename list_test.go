@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,7 +23,7 @@ func TestSessionsLaw(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		random := rand.New(rand.NewPCG(1, 2))
 		for i := range 60 {
-			s := st.Session(fmt.Sprint("s/", random.IntN(9), " é"))
+			s := st.Session(fmt.Sprint([]string{"s/", "s/", "s/", "item/q/", "item/"}[random.IntN(5)], random.IntN(9), " é"))
 			run := events.RunRef{Kind: []string{"tally", "panel"}[random.IntN(2)], ID: fmt.Sprint(random.IntN(3))}
 			var err error
 			switch random.IntN(7) {
@@ -51,10 +52,13 @@ func TestSessionsLaw(t *testing.T) {
 			if i%10 != 9 {
 				continue
 			}
-			for _, kind := range []string{"", events.KindPanel, events.KindConversation, "none"} {
+			for _, kind := range []string{"", events.KindPanel, events.KindConversation, events.KindItem, "none"} {
 				var all []projector.Listed
 				for info, err := range st.Subjects(t.Context(), events.KindSession) {
 					must(t, err)
+					if strings.HasPrefix(info.Subject.ID, "item/q/") {
+						continue // the queue q lists it
+					}
 					l, err := st.Loader().Listed(t.Context(), info.Subject)
 					must(t, err)
 					all = append(all, l)
@@ -83,8 +87,8 @@ func TestSessionsWithoutCatalog(t *testing.T) {
 	var shown, read error
 	st := storetest.Memory(t, tally.Config{
 		Host: tally.Host{Shown: func(_ context.Context, view string, at events.Offset) error {
-			if view != "catalog" || at != 1 {
-				t.Errorf("waited for view %s to show %v, want catalog and 1", view, at)
+			if view != "catalog" || at != 2 {
+				t.Errorf("waited for view %s to show %v, want catalog and 2", view, at)
 			}
 			return shown
 		},
@@ -93,6 +97,7 @@ func TestSessionsWithoutCatalog(t *testing.T) {
 			}},
 	})
 	mustTurns(t, st.Session("of the log"), "a")
+	mustTurns(t, st.Session("item/q/1"), "a")
 	for _, c := range []struct {
 		shown, read error
 		want        string

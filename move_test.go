@@ -154,6 +154,11 @@ func TestRewindToWhereOneIs(t *testing.T) {
 		mustAppend(t, st, s, log.At(8), mustEvent(t, s, &events.ThreadPinned{Thread: "main", Pins: map[int]bool{0: true}}))
 		moves("@3")
 		stays("@3")
+		own := mustAppend(t, st, s, log.Any, events.Event{Source: "urn:test", Type: "com.acme.vote.v1"}).Last
+		moves("@3") // the event may move with the threads
+		stays("@3")
+		moves(own.String())
+		stays(own.String())
 	})
 }
 

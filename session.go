@@ -207,8 +207,8 @@ type Move struct {
 }
 
 // PlanRewind returns the effect of moving the head to a position, as Load takes them. It writes nothing: Move does
-// that. reason is for readers of the log and may be "". Only the threads decide whether the head is there already:
-// later costs, runs or fields do not count. If the session's kind cannot be rewound, such as an inbox, the error is a
+// that. reason is for readers of the log and may be "". The threads and events of types of your own decide whether the
+// head is there already: later costs, runs or fields do not count. If the session's kind cannot be rewound, such as an inbox, the error is a
 // *KindError.
 func (s *Session) PlanRewind(ctx context.Context, position, reason string) (*Move, error) {
 	p, err := projector.ParsePosition(position)
@@ -260,6 +260,10 @@ func (s *Session) plan(ctx context.Context, decide func(*projector.Outline, cont
 	m.Leaves, m.Returns = projector.Changes(&head.Past, target)
 	if p.Undoes == 0 && m.Leaves.Count+m.Returns.Count == 0 {
 		m.There, err = head.Equal(ctx, target)
+		if m.There && err == nil {
+			crosses, failed := head.Crosses(ctx, target)
+			m.There, err = !crosses, failed
+		}
 	}
 	return m, err
 }

@@ -167,7 +167,12 @@ func (st *Store) Snapshots() snapshot.Store { return st.config.Snapshots }
 func (st *Store) ViewsDir() string { return st.config.Host.ViewsDir }
 
 // Runners returns the projectors of the views that this process keeps.
-func (st *Store) Runners() []*projector.Runner { return st.runners }
+func (st *Store) Runners() []*projector.Runner {
+	if st.config.Host.Own == nil {
+		return st.runners
+	}
+	return slices.Concat(st.runners, st.config.Host.Own.Runners())
+}
 
 // Lag is how far a view is behind the durable end of the log.
 type Lag struct {
@@ -205,6 +210,11 @@ func (st *Store) Wait(ctx context.Context, view string, at events.Offset) error 
 	for _, r := range st.runners {
 		if r.View.Name() == view {
 			return r.Wait(ctx, at)
+		}
+	}
+	if own := st.config.Host.Own; own != nil {
+		if err := own.Wait(ctx, view, at); !errors.Is(err, ErrNotFound) {
+			return err
 		}
 	}
 	if st.config.Host.Shown == nil {

@@ -5,20 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/nats/natsfile"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -99,11 +103,17 @@ func watches(t *testing.T, st *tally.Store) {
 // not read delays no other watcher or writer, and continues from the offset of its error.
 func TestWatchers(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
-	d, ctx := st.Documents(), t.Context()
+	ctx, stop := context.WithTimeout(t.Context(), testkit.Patience(time.Minute))
+	defer stop()
+	d := st.Documents()
 	const n = 10_000
 	// see watches from the first change to the last, and continues after a LaggedError.
 	see := func(name string, each func(seen int)) (lagged int) {
 		for seen := 0; seen < n; {
+			if ctx.Err() != nil {
+				t.Errorf("%s got %d changes, and waits for the next one", name, seen)
+				return lagged
+			}
 			for c, err := range d.Watch(ctx, projector.DocumentQuery{}, events.Offset(seen)) {
 				if lag, ok := errors.AsType[*tally.LaggedError](err); ok && lag.After == events.Offset(seen) {
 					lagged++
@@ -139,16 +149,72 @@ func TestWatchers(t *testing.T) {
 			t.Errorf("the sleeper got %d LaggedErrors, want 1", lagged)
 		}
 	})
-	mustSave(t, d, "doc", "x", text("x"))
-	<-begun
-	mustSave(t, d, "doc", "x", text("x"))
-	<-asleep
+	for i, next := range []chan struct{}{begun, asleep} {
+		mustSave(t, d, "doc", "x", text("x"))
+		select {
+		case <-next:
+		case <-ctx.Done():
+			t.Fatalf("change %d did not come to the sleeper", i+1)
+		}
+	}
 	for range n - 2 {
 		mustSave(t, d, "doc", "x", text("x"))
 	}
 	others.Wait() // now all changes were offered to the sleeper too
 	close(awake)
 	sleeper.Wait()
+}
+
+// Watches that begin at any time, at any offset, yield each change behind it once and in order.
+func TestWatchesBegunAtAnyTime(t *testing.T) {
+	for seed := range testkit.Times(80) {
+		random := rand.New(rand.NewPCG(uint64(seed), 1))
+		synctest.Test(t, func(t *testing.T) { playWatches(t, random) })
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func playWatches(t *testing.T, random *rand.Rand) {
+	st := on(t, sharedMem{memlog.New(memlog.Config{})}, tally.Config{})
+	ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+	defer stop()
+	d := st.Documents()
+	var written []events.Offset
+	write := func(id string) { written = append(written, mustSave(t, d, "doc", id, text("x")).Offset) }
+	var watching sync.WaitGroup
+	seen, after := make([][]events.Offset, 20), make([]int, 20) // by watch; after is a number of changes
+	for i := range seen {
+		for range random.IntN(4) {
+			write("x")
+		}
+		at := events.Offset(0)
+		if after[i] = random.IntN(len(written) + 1); after[i] > 0 {
+			at = written[after[i]-1]
+		}
+		watching.Go(func() {
+			for c, err := range d.Watch(ctx, projector.DocumentQuery{Kind: "doc"}, at) {
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if seen[i] = append(seen[i], c.Offset); c.Subject.ID == "last" {
+					return
+				}
+			}
+		})
+		if random.IntN(2) == 0 {
+			synctest.Wait()
+		}
+	}
+	write("last")
+	watching.Wait()
+	for i, have := range seen {
+		if want := written[after[i]:]; !slices.Equal(have, want) {
+			t.Errorf("watch %d, behind change %d, yielded %v, want %v", i, after[i], have, want)
+		}
+	}
 }
 
 // A watch ends with its store, its context or its loop. storetest.Memory checks that no goroutine is left.
