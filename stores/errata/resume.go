@@ -257,6 +257,9 @@ func (c *Checkpoint) add(rec events.Record, parts map[string]ResponseSnapshot) e
 	if err != nil {
 		return err
 	}
+	if receipt := rec.Erased(); receipt != "" {
+		return &events.ErasedError{Offset: rec.Offset, Receipt: receipt}
+	}
 	if p.Responses == nil {
 		if p.Raw == nil {
 			return errors.New("the checkpoint has neither responses nor a file")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -199,10 +200,10 @@ func (r *Run) plan(ctx context.Context, s *projector.Session, result events.Raw)
 	done := SavedRun{Version: 1, Change: Extension}
 	if have := s.Ledger.Run(r.ref); have != nil && have.Last() != nil {
 		newest, err := r.finished(ctx, have.Last().Offset)
-		if err != nil {
+		if _, isErased := errors.AsType[*events.ErasedError](err); err != nil && !isErased {
 			return SavedRun{}, nil, err
 		}
-		if equalRaw(newest.Result, result) && sameThreads(newest.Judged, judged) {
+		if err == nil && equalRaw(newest.Result, result) && sameThreads(newest.Judged, judged) {
 			return SavedRun{Version: len(have.Results)}, nil, nil
 		}
 		done = SavedRun{Version: len(have.Results) + 1, Change: Replacement}
@@ -278,6 +279,9 @@ func (r *Run) finished(ctx context.Context, at events.Offset) (*events.RunFinish
 	rec, err := st.Log.Record(ctx, at)
 	if err != nil {
 		return nil, err
+	}
+	if receipt := rec.Erased(); receipt != "" {
+		return nil, fmt.Errorf("run %s of %s: %w", r.ref, r.c.s.Subject().Name(), &events.ErasedError{Offset: at, Receipt: receipt})
 	}
 	if rec, err = st.Loader().Whole(ctx, rec); err != nil {
 		return nil, err

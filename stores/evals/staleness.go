@@ -50,6 +50,9 @@ func (r *Run) Stale(ctx context.Context) (Staleness, error) {
 		return Stale, nil
 	}
 	p, err := r.finished(ctx, have.Last().Offset)
+	if _, isErased := errors.AsType[*events.ErasedError](err); isErased {
+		return NotKnown, nil
+	}
 	if err != nil {
 		return NotKnown, err
 	}

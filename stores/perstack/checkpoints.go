@@ -98,7 +98,7 @@ func (h *Handle) Checkpoint(ctx context.Context, id string) (Checkpoint, error) 
 	return ParseCheckpoint(raw)
 }
 
-// CheckpointBytes returns a checkpoint as it was stored.
+// CheckpointBytes returns a checkpoint as it was stored. If its content was erased, the error is an *events.ErasedError.
 func (h *Handle) CheckpointBytes(ctx context.Context, id string) (events.Raw, error) {
 	o, err := h.head(ctx)
 	if err != nil {
@@ -108,7 +108,14 @@ func (h *Handle) CheckpointBytes(ctx context.Context, id string) (events.Raw, er
 	if c == nil || c.Cleared {
 		return nil, notFound("checkpoint not found: %s", id)
 	}
-	return h.rawAt(ctx, o, newestOf(c))
+	rec, err := h.record(ctx, newestOf(c))
+	if err != nil {
+		return nil, err
+	}
+	if receipt := rec.Erased(); receipt != "" {
+		return nil, &events.ErasedError{Offset: rec.Offset, Receipt: receipt}
+	}
+	return (&filler{h: h, o: o}).raw(ctx, rec)
 }
 
 func newestOf(c *projector.Checkpoint) events.Offset { return c.Saved[len(c.Saved)-1] }

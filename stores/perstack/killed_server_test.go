@@ -20,6 +20,7 @@ import (
 // Every other time the server is killed before, and the client continues when it is back. Syncs do not matter here: the
 // operating system keeps the writes of a killed process. Power cuts are tested elsewhere.
 func TestKilledOnServer(t *testing.T) {
+	testkit.OnlyFull(t, "TestSaveKilledOnServer plays P-32")
 	testkit.Long(t)
 	testkit.NotUnderRace(t) // a killed process reports nothing
 	withKey(t)              // for the copies too

@@ -94,9 +94,9 @@ func (cs Changeset) item() (Item, error) {
 	return Item{ID: cs.ID, Owner: cs.Owner, ExpiresAt: cs.ExpiresAt, Body: body, kind: kindChangeset}, err
 }
 
-// ChangesetIn parses the changeset in an item of a queue. If the item is not a changeset, the error is
+// changesetIn parses the changeset in an item of a queue. If the item is not a changeset, the error is
 // *events.InvalidError.
-func ChangesetIn(namespace string, it Item) (Changeset, error) {
+func changesetIn(namespace string, it Item) (Changeset, error) {
 	wrong := func(err error) (Changeset, error) {
 		return Changeset{}, &events.InvalidError{Field: "body", Reason: fmt.Sprintf("item %q is not a changeset: %v", it.ID, err)}
 	}
@@ -182,7 +182,7 @@ func (m *Changesets) next(ctx context.Context, claim func() (*Claim, error)) (*M
 		if !events.IsStored(err) {
 			return nil, err
 		}
-		cs, wrong := ChangesetIn(m.q.sub.Namespace, c.Item)
+		cs, wrong := changesetIn(m.q.sub.Namespace, c.Item)
 		if wrong == nil {
 			return &Merge{c, cs, m.q.st}, err
 		}
@@ -319,7 +319,7 @@ func (m *Changesets) List(ctx context.Context, query ListQuery) (list []Changese
 	items, next, err := m.q.List(ctx, query)
 	for _, i := range items {
 		s := ChangesetStatus{Item: i}
-		s.Changeset, s.Invalid = ChangesetIn(m.q.sub.Namespace, i.Item)
+		s.Changeset, s.Invalid = changesetIn(m.q.sub.Namespace, i.Item)
 		list = append(list, s)
 	}
 	return list, next, err

@@ -439,6 +439,7 @@ func TestFlowDaemons(t *testing.T) {
 
 // Input and result of a flow may be as large as a turn.
 func TestFlowLarge(t *testing.T) {
+	testkit.OnlyFull(t, "TestFlows plays small flows")
 	testkit.NotUnderRace(t)
 	st := storetest.Open(t, "memory")
 	flowTemplates(t, st)

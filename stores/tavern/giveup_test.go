@@ -278,6 +278,40 @@ func TestWorkersGiveUp(t *testing.T) {
 	})
 }
 
+// slowBackend takes a second to store an append.
+type slowBackend struct{ log.Backend }
+
+func (b slowBackend) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
+	time.Sleep(time.Second)
+	return b.Backend.Publish(ctx, p)
+}
+
+// If items become free at the same moment and a worker waits for each, the workers do not claim one after the other.
+func TestWorkersClaimTogether(t *testing.T) {
+	t.Run("net Q1 the worker that takes an item wakes the next one, if there is more", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			const workers = 6
+			st := need(tally.Open(t.Context(), logtest.OpenOn(t, slowBackend{memlog.New(memlog.Config{})}, log.Config{}), tally.Config{}))
+			defer func() { must(t, st.Close()) }()
+			q := tavern.QueueOf(st, "q")
+			must(t, q.Create(t.Context(), tavern.QueueSettings{MaxAttempts: 3}))
+			due := time.Now().Add(time.Hour)
+			for n := range workers {
+				need(q.Enqueue(t.Context(), tavern.Item{ID: fmt.Sprint("i", n), DueAt: due}))
+			}
+			for n := range workers {
+				go func() {
+					need(q.Next(t.Context(), fmt.Sprint("w", n)))
+					if late := time.Since(due); late > workers/2*time.Second {
+						t.Errorf("a worker got its item after %v; to store a claim takes a second", late)
+					}
+				}()
+			}
+			time.Sleep(2 * time.Hour)
+		})
+	})
+}
+
 // freed are the ways in which the item becomes free for which workers wait. An item that is there already is free for
 // the first worker. The second one begins to wait just before the first one is to give up.
 var freed = map[string]func(t *testing.T, q *tavern.Queue, held *tavern.Claim){

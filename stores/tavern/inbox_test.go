@@ -589,6 +589,7 @@ func TestInboxLargePages(t *testing.T) {
 
 // A sender to an inbox that no receiver reads does not read the inbox either, once it has snapshots.
 func TestInboxUnreadCostsSendersLittle(t *testing.T) {
+	testkit.OnlyFull(t, "TestInbox sends and reads")
 	testkit.NotUnderRace(t)
 	st := storetest.Open(t, "local")
 	must(t, tavern.InboxOf(st, "program").Open(t.Context(), ""))
@@ -641,6 +642,7 @@ func TestInboxFaults(t *testing.T) {
 
 // A body may be as large as a value. A larger one is refused before anything is written.
 func TestInboxLargeBodies(t *testing.T) {
+	testkit.OnlyFull(t, "TestInboxLargePages reads large bodies")
 	testkit.NotUnderRace(t)
 	st := storetest.Memory(t, tally.Config{MaxValue: 20 << 20})
 	inboxAgent(t, st, "big", "")

@@ -20,10 +20,10 @@ const (
 	LayerPersonal Layer = layers.Personal // belongs to one person, on their machine
 )
 
-// LayerOf returns the layer of a kind of sessions or documents whose subjects do not name their own: the project's, but
+// layerOf returns the layer of a kind of sessions or documents whose subjects do not name their own: the project's, but
 // for transcripts (the vendor's), and for settings, secrets and prompts (personal). The user's inbox is personal too,
 // because another machine has another user.
-func LayerOf(kind string) Layer { return Layer(layers.Of(kind)) }
+func layerOf(kind string) Layer { return Layer(layers.Of(kind)) }
 
 // teamKinds are the kinds of documents that a team shares.
 var teamKinds = []string{"doc", "agent", "workflow", "overlay", "expert", "recipe", "setting", "secret", "file", "kind"}
@@ -34,7 +34,7 @@ var teamKinds = []string{"doc", "agent", "workflow", "overlay", "expert", "recip
 func Kinds() map[string]tally.Kind {
 	table := make(map[string]tally.Kind, len(teamKinds))
 	for _, k := range teamKinds {
-		table[k] = tally.Kind{Layer: string(LayerOf(k))}
+		table[k] = tally.Kind{Layer: string(layerOf(k))}
 	}
 	table[KindWorkflow] = tally.Kind{Layer: string(LayerProject), Validate: CheckWorkflow}
 	table[events.KindAgent] = tally.Kind{Layer: table[events.KindAgent].Layer, Validate: CheckNode}

@@ -75,6 +75,9 @@ func (p *Personal) get(ctx context.Context, key string, v any) error {
 	if err != nil {
 		return err
 	}
+	if doc.Erased != "" {
+		return fmt.Errorf("setting %q: %w", key, &events.ErasedError{Offset: doc.Offset, Receipt: doc.Erased})
+	}
 	return parseSetting(key, doc.Data, v)
 }
 

@@ -109,7 +109,7 @@ func (p *Personal) changeAgents(ctx context.Context, change func(*tally.Tx, []Pe
 	return d.Tx(ctx, func(tx *tally.Tx) error {
 		var list []PersistedAgent
 		doc, err := tx.Read(ctx, kindSetting, agentsSetting)
-		if err == nil {
+		if err == nil && doc.Erased == "" {
 			err = parseSetting(agentsSetting, doc.Data, &list)
 		}
 		if err != nil && !errors.Is(err, tally.ErrNotFound) {

@@ -30,6 +30,7 @@ const campaignLease = 2 * time.Second
 // exactly one finish is accepted. No item is lost, claimed while a worker holds it, or left after its lease, and all
 // readers see the same order.
 func TestQueueCampaign(t *testing.T) {
+	testkit.OnlyFull(t, "TestKilledTeam kills members of a team")
 	testkit.Long(t)
 	testkit.NotUnderRace(t) // the members are not built with it
 	besideOthers(t)

@@ -18,6 +18,7 @@ import (
 // A process that starts on a long queue loads only its first items. All items are still handed out in their turn: those
 // that were not loaded, those that come after them, and those that are added meanwhile.
 func TestLongQueueInTurn(t *testing.T) {
+	testkit.OnlyFull(t, "TestQueue plays short queues")
 	testkit.Long(t)
 	testkit.NotUnderRace(t) // one claim after the other
 	t.Run("one who comes again and again", func(t *testing.T) { longQueue(t, false) })

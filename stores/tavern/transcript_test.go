@@ -259,6 +259,7 @@ func lifeListing(t *testing.T, dir string) string {
 
 // A line longer than the limit does not take memory of its length, and the lines around it are read.
 func TestTranscriptLongLine(t *testing.T) {
+	testkit.OnlyFull(t, "TestLines has short lines")
 	testkit.NotUnderRace(t)
 	testkit.Long(t)
 	dir := lifeFolder(t, map[string][]string{"-a/x.jsonl": {lifeLine("/a", "user", 1, `"before"`)}})

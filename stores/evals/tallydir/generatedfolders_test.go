@@ -16,7 +16,7 @@ import (
 // Any folder is exported byte for byte, and a second import adds nothing.
 func TestOddFolders(t *testing.T) {
 	testkit.NotUnderRace(t)
-	for seed := range 1000 {
+	for seed := range testkit.Times(1000) {
 		t.Run(fmt.Sprint("T-27/seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()

@@ -9,12 +9,16 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testkit.CollectLess()
+	goleak.VerifyTestMain(m)
+}
 
 type store = layouttest.Store
 

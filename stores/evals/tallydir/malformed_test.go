@@ -173,6 +173,7 @@ func TestMovedOn(t *testing.T) {
 
 // A value that is too large for an event is stored by reference, a file that is too large for a value in pieces.
 func TestLarge(t *testing.T) {
+	testkit.OnlyFull(t, "TestOddFolders has small files")
 	testkit.NotUnderRace(t)
 	large := `{"text":"` + strings.Repeat("0123456789abcdef", 20<<20/16) + `"}`
 	t.Run("turn", func(t *testing.T) {

@@ -128,6 +128,7 @@ func mustImportHalf(t *testing.T, st layouts.Target, dir string, i int, w writte
 
 // P-29: messages that checkpoints and events repeat are stored once.
 func TestSize(t *testing.T) {
+	testkit.OnlyFull(t, "TestChangedMeanwhile imports while files are written")
 	testkit.NotUnderRace(t)
 	const steps, size = 60, 4096
 	r := newRuntime("a").play(steps, size)

@@ -21,6 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	testkit.CollectLess()
 	done := storetest.Alone()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { done(); os.Exit(code) }))
 }

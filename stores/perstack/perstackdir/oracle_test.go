@@ -91,6 +91,7 @@ func mustHideKeys(t *testing.T, st store, files map[string]string) {
 
 // All files that the original's functions write are rendered from the records.
 func TestOracleWrites(t *testing.T) {
+	testkit.OnlyFull(t, "TestOracle compares with the original")
 	testkit.NotUnderRace(t)
 	wrote, st := t.TempDir(), openStore(t)
 	oracle(t, bytes.NewReader(oracle(t, nil, "calls", "7", "20")), "write", wrote)

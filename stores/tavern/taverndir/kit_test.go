@@ -11,12 +11,16 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testkit.CollectLess()
+	goleak.VerifyTestMain(m)
+}
 
 func openStore(t testing.TB) *tally.Store {
 	t.Helper()

@@ -29,10 +29,14 @@ type Snapshot struct {
 	Unknown  events.Fields // members of the file that this version does not know
 }
 
-// Of returns the snapshot of a session. If a turn is not a message, the error is a *MessageError.
+// Of returns the snapshot of a session. If a turn is not a message, the error is a *MessageError; if its content was
+// erased, an *events.ErasedError.
 func Of(s *projector.Session) (Snapshot, error) {
 	var c Snapshot
 	for i, t := range s.Threads.Turns(events.MainThread) {
+		if t.Erased != "" {
+			return c, fmt.Errorf("load %s: %w", s.Subject.Name(), &events.ErasedError{Offset: t.Offset, Receipt: t.Erased})
+		}
 		if err := CheckMessage(t.Raw); err != nil {
 			return c, &MessageError{Subject: s.Subject, Offset: t.Offset, Index: i, Err: Located(t.Raw, err)}
 		}
