@@ -1,8 +1,0 @@
-package main
-
-func Example() {
-	main()
-	// Output:
-	// 9 done
-	// 1 dead
-}
