@@ -25,6 +25,7 @@ func TestRecordedAgentsComeBack(t *testing.T) {
 		{"claude-code", testkit.Data(t, "claude"), "projects"},
 	} {
 		t.Run(filepath.Base(home.path), func(t *testing.T) {
+			testkit.Sample(t, 3)
 			t.Parallel()
 			dir := t.TempDir()
 			store, out := filepath.Join(dir, "store"), filepath.Join(dir, "out")

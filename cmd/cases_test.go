@@ -178,7 +178,7 @@ func TestCases(t *testing.T) {
 		known[c.name] = true
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			testkit.Sample(t, 2)
+			testkit.Sample(t, 4)
 			if len(c.steps) == 0 {
 				t.Fatal("the case has no steps")
 			}

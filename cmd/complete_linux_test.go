@@ -122,6 +122,9 @@ func TestCompletionInShells(t *testing.T) {
 		{"fish", "--no-config", "\t"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name != "bash" {
+				testkit.OnlyFull(t, "bash completes the same names")
+			}
 			t.Parallel()
 			home, store := completionStore(t)
 			args := strings.Fields(c.args)
@@ -132,7 +135,7 @@ func TestCompletionInShells(t *testing.T) {
 			}
 			sh := startShell(t, home, store, c.name, args...)
 			sh.press(install + "\r")
-			for _, line := range []struct{ keys, want string }{
+			for i, line := range []struct{ keys, want string }{
 				{"tally sho\tx", "<show><x>"},
 				{"tally show ord\t", "<show><order-desk>"},
 				{"tally show urn:\t", "<show><urn:a:b>"},
@@ -150,6 +153,9 @@ func TestCompletionInShells(t *testing.T) {
 				{"tally import fol\t", "<import><folder in work>"},
 				{"tally import x --store fol\t", "<import><x><--store><folder in work>"},
 			} {
+				if !testkit.Plays(i, 5) {
+					continue
+				}
 				if got := sh.calls(line.keys, line.want); got != line.want {
 					t.Errorf("%q: got a call with %s, want %s", line.keys, got, line.want)
 				}

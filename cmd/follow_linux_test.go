@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // On a terminal, show -f prints a session without a pager, then each new turn and the target of each rewind, until
@@ -11,6 +13,9 @@ import (
 func TestShowFollows(t *testing.T) {
 	for _, owned := range []bool{false, true} {
 		t.Run(map[bool]string{false: "as owner", true: "attached"}[owned], func(t *testing.T) {
+			if owned {
+				testkit.OnlyFull(t, "the owner shows the same")
+			}
 			t.Parallel()
 			store := filepath.Join(t.TempDir(), "store")
 			add := func(session, text string) {

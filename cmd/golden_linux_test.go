@@ -66,7 +66,7 @@ func TestGolden(t *testing.T) {
 	for name, line := range goldens {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testkit.Sample(t, 3)
+			testkit.Sample(t, 8)
 			args := strings.Fields(line)
 			piped := func(env ...string) string {
 				c := looking(t, store, env, args...)

@@ -21,14 +21,17 @@ import (
 func TestVerifyGrown(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	seeds := 1
-	if testkit.Soak() {
+	seeds, turns, steps := 1, 800, 10
+	switch {
+	case testkit.Soak():
 		seeds = 8
+	case !testkit.Full():
+		turns, steps = 300, 4
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("B-21 a session that grew under a watch ", seed), func(t *testing.T) {
 			t.Parallel()
-			mustVerifyGrown(t, grownSession(uint64(seed)), 10)
+			mustVerifyGrown(t, grownSession(uint64(seed), turns), steps)
 		})
 	}
 	t.Run("B-21 recorded sessions as they grew", func(t *testing.T) {
@@ -72,7 +75,7 @@ func TestVerifyGrown(t *testing.T) {
 }
 
 // grownSession returns a transcript whose results differ in size as much as real ones.
-func grownSession(seed uint64) []byte {
+func grownSession(seed uint64, turns int) []byte {
 	r := rand.New(rand.NewPCG(seed, 21))
 	text := func(n int) string { return strings.Repeat("cake flour ", 1+n/11) }
 	var b strings.Builder
@@ -87,7 +90,7 @@ func grownSession(seed uint64) []byte {
 		parent = fmt.Sprintf(`"u-%d"`, n)
 	}
 	usage := map[string]int{"input_tokens": 5, "output_tokens": 50}
-	for n := 0; n < 800; n += 4 {
+	for n := 0; n < turns; n += 4 {
 		line("user", n, map[string]any{"role": "user", "content": text(300)})
 		line("assistant", n+1, map[string]any{"id": fmt.Sprint("g", n), "role": "assistant", "model": "claude-sonnet-4-6", "usage": usage,
 			"content": []any{map[string]any{"type": "tool_use", "id": fmt.Sprint("t", n), "name": "Read", "input": map[string]any{}}}})

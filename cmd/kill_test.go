@@ -35,11 +35,30 @@ func input(sessions, each int) (text string, order map[string][]string) {
 	for i := range each {
 		for s := range sessions {
 			sub, id := fmt.Sprintf("session/s%d", s), fmt.Sprintf("e-%d-%d", s, i)
-			fmt.Fprintf(&b, `{"specversion":"1.0","id":"%s","source":"urn:test:kill","type":"tally.turn.appended.v1","subject":"%s","datacontenttype":"application/json","data":{"entries":[{"thread":"main","turn":{"n":%d}}]}}`+"\n", id, sub, i)
+			b.WriteString(turnLine(sub, id, i))
 			order[sub] = append(order[sub], id)
 		}
 	}
 	return b.String(), order
+}
+
+// turnLine is an event that appends a turn.
+func turnLine(sub, id string, n int) string {
+	return fmt.Sprintf(`{"specversion":"1.0","id":"%s","source":"urn:test:kill","type":"tally.turn.appended.v1","subject":"%s","datacontenttype":"application/json","data":{"entries":[{"thread":"main","turn":{"n":%d}}]}}`+"\n", id, sub, n)
+}
+
+// noteAcks adds the acknowledgements of a process to acked, and checks those that have been there before.
+func noteAcks(t *testing.T, acked map[string]uint64, out *bytes.Buffer) {
+	t.Helper()
+	for _, ack := range jsonLines[ackLine](t, out) {
+		if at, seen := acked[ack.ID]; seen && (at != ack.Offset || !ack.Duplicate) {
+			t.Fatalf("%s was acknowledged at %d: got %d again, duplicate %v", ack.ID, at, ack.Offset, ack.Duplicate)
+		}
+		if ack.Durability != "durable" {
+			t.Fatalf("%s: got durability %s", ack.ID, ack.Durability)
+		}
+		acked[ack.ID] = ack.Offset
+	}
 }
 
 // A process that is killed at any moment loses no acknowledged event, stores no event twice and keeps the order of
@@ -74,15 +93,7 @@ func TestKillAppend(t *testing.T) {
 		if strings.Contains(errw.String(), "line ") {
 			t.Fatalf("a line was refused:\n%s", errw.String())
 		}
-		for _, ack := range jsonLines[ackLine](t, &out) {
-			if at, seen := acked[ack.ID]; seen && (at != ack.Offset || !ack.Duplicate) {
-				t.Fatalf("%s was acknowledged at %d: got %d again, duplicate %v", ack.ID, at, ack.Offset, ack.Duplicate)
-			}
-			if ack.Durability != "durable" {
-				t.Fatalf("%s: got durability %s", ack.ID, ack.Durability)
-			}
-			acked[ack.ID] = ack.Offset
-		}
+		noteAcks(t, acked, &out)
 		if len(acked) == before && len(acked) < len(order)*each {
 			t.Errorf("a process was killed before a new acknowledgement: got %d", before)
 		}
@@ -101,6 +112,54 @@ func TestKillAppend(t *testing.T) {
 	mustHold(t, store, acked, order, true)
 	output(t, nil, store, "tally", "verify")
 	t.Logf("%d of %d runs were killed before their end", killed, kills)
+}
+
+// The same while every second event begins a session. A process gets the last lines of the one before again, and then
+// new ones.
+func TestKillNewSessions(t *testing.T) {
+	testkit.Long(t)
+	testkit.OnlyFull(t, "TestKillAppend does the same with few sessions")
+	t.Parallel()
+	const repeated, most = 500, 1000 // lines that a process gets again, and new ones that it has acknowledged at most
+	kills, whole := testkit.Times(8), 4
+	if testkit.Soak() {
+		kills, whole = 500, 50
+	}
+	store := filepath.Join(t.TempDir(), "store")
+	acked, order := make(map[string]uint64), make(map[string][]string)
+	var ran time.Duration
+	for i := range kills {
+		var text strings.Builder
+		next := len(acked)
+		for n := max(0, next-repeated); n < next+3*most; n++ {
+			sub, id := fmt.Sprintf("session/n%d", n/2), fmt.Sprintf("e-%d", n)
+			text.WriteString(turnLine(sub, id, n))
+			if n%2 >= len(order[sub]) {
+				order[sub] = append(order[sub], id)
+			}
+		}
+		c := command(t.Context(), store, "tally", "append", "-o", "jsonl")
+		var out, errw bytes.Buffer
+		c.Stdin, c.Stderr = strings.NewReader(text.String()), &errw
+		c.Stdout = &killer{out: &out, after: 1 + rand.IntN(most), kill: func() { c.Process.Signal(os.Kill) }}
+		begun := time.Now()
+		if err := c.Run(); err == nil {
+			t.Fatal("a process was not killed")
+		}
+		ran += time.Since(begun)
+		if strings.Contains(errw.String(), "line ") {
+			t.Fatalf("a line was refused:\n%s", errw.String())
+		}
+		noteAcks(t, acked, &out)
+		if len(acked) == next {
+			t.Fatalf("a process was killed before a new acknowledgement: got %d", next)
+		}
+		if i%whole == whole-1 || i == kills-1 {
+			mustHold(t, store, acked, order, false)
+		}
+	}
+	output(t, nil, store, "tally", "verify")
+	t.Logf("%d kills, %d events of new sessions were acknowledged: %.0f new sessions a minute", kills, len(acked), float64(len(acked))/2/ran.Minutes())
 }
 
 // killer is the output of a process. It kills the process after a number of new acknowledgements.

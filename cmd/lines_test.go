@@ -134,11 +134,14 @@ func TestAssertionLine(t *testing.T) {
 			p.run(0, text, "queue", "add", "q", "--whole", "--id", text)
 			p.run(0, "", "queue", "add", "q", "--configure", "--on-empty", text)
 			p.run(0, text, "inbox", "send", id, "--from", "user")
-			for _, looks := range [][]string{
+			for i, looks := range [][]string{
 				{"agent", "ls"}, {"agent", "show", "kettle"}, {"agent", "show", "kettle", "-o", "json"}, {"show", "agent/" + id}, {"doc", "cat", "agent/" + id}, {"doc", "ls"}, {"queue", "ls"}, {"queue", "ls", "q"}, {"queue", "show", "q", text}, {"inbox", "ls", id},
 				{"flow", "ls"}, {"status"}, {"verify"}, {"ls"}, {"daemon", "run", "--once"}, {"agent", "state", "kettle", "working"}, {"export", "--all", "--format", "tavern", "-C", filepath.Join(p.dir, "out")},
 				{"import", filepath.Join(p.dir, "out")}, {"agent", "verify", "kettle", "--begin", "It boils"}, {"queue", "work", "q", "--once", "--", "true", text}, {"inbox", "run", id, "--until-empty", "--", "true", text}, {"queue", "work", "q", "--until-empty", "--", "true"},
 			} {
+				if i < 14 && !testkit.Plays(i, 14) {
+					continue
+				}
 				p.run(0, "", looks...)
 				if _, err := os.Stat(ran); !os.IsNotExist(err) {
 					t.Fatalf("tally %q ran the assertion", looks)

@@ -95,7 +95,7 @@ func TestTurnsOfMakers(t *testing.T) {
 	for _, file := range files {
 		maker := strings.TrimSuffix(filepath.Base(file), ".txtar")
 		t.Run(maker, func(t *testing.T) {
-			testkit.Sample(t, 3)
+			testkit.Sample(t, 6)
 			t.Parallel()
 			store, list := filepath.Join(t.TempDir(), "store"), madeTurns(t, file)
 			var lines [][]byte

@@ -59,7 +59,7 @@ func TestNamesInErrors(t *testing.T) {
 		{"tally inbox ls 'no body'", "no body"},
 	} {
 		t.Run("B-26 "+c.run, func(t *testing.T) {
-			testkit.Sample(t, 3)
+			testkit.Sample(t, 6)
 			run := strings.NewReplacer("'S'", "'"+session+"'", "'D'", "'"+doc+"'").Replace(c.run)
 			out := runCase(t, env, caseStep{run: "{ " + run + "; } 2>&1; code=$?; echo; echo \"code $code\"; true"})
 			if found := ofTheLog.FindString(out); found != "" {

@@ -98,10 +98,10 @@ func mustNode(t *testing.T) {
 }
 
 // produce runs the producer, and returns its answers.
-func produce(t *testing.T, way, where string) []map[string]any {
+func produce(t *testing.T, way, where string, appends ...foreignAppend) []map[string]any {
 	t.Helper()
 	var input bytes.Buffer
-	for _, a := range foreignAppends {
+	for _, a := range appends {
 		if err := json.NewEncoder(&input).Encode(a); err != nil {
 			t.Fatal(err)
 		}
@@ -131,10 +131,11 @@ func TestProducerInAnotherLanguage(t *testing.T) {
 	t.Run("through the service", func(t *testing.T) {
 		store := filepath.Join(t.TempDir(), "store")
 		owner := mustServe(t, t.Context(), store)
-		answers := produce(t, "service", filepath.Join(store, "owner.json"))
+		answers := produce(t, "service", filepath.Join(store, "owner.json"), foreignAppends...)
 		if diff := cmp.Diff(want, foldedBy(t, "--store", store)); diff != "" {
 			t.Error(diff)
 		}
+		t.Run("X-06 Node", func(t *testing.T) { produceAgainstSchema(t, store) })
 		owner.kill()
 		for i, a := range answers[:len(answers)-1] {
 			if a["durability"] != "durable" || (a["duplicate"] == true) != (i == len(foreignAppends)-1) {
@@ -153,7 +154,7 @@ func TestProducerInAnotherLanguage(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer st.Close()
-		answers := produce(t, "direct", url)
+		answers := produce(t, "direct", url, foreignAppends...)
 		if diff := cmp.Diff(want, foldedBy(t, "--server", url)); diff != "" {
 			t.Error(diff)
 		}
@@ -185,4 +186,20 @@ func foldedBy(t *testing.T, flag, where string) string {
 		}
 	}
 	return all.String()
+}
+
+// produceAgainstSchema appends an event of a registered type with invalid data.
+func produceAgainstSchema(t *testing.T, store string) {
+	st, err := embedded.Open(t.Context(), embedded.Options{Backend: "local", Store: store,
+		Types: []events.Type{events.Define[any]("com.acme.vote.v1", events.InLedger).Schema([]byte(`{"required":["for"],"properties":{"for":{"type":"string"}}}`)).Type}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	vote := map[string]string{"id": "1", "source": "urn:node", "type": "com.acme.vote.v1", "data": `{"for":7}`}
+	answers := produce(t, "service", filepath.Join(store, "owner.json"), foreignAppend{"votes", nil, []map[string]string{vote}})
+	refused, _ := answers[0]["error"].(map[string]any)
+	if refused["code"] != "invalid" || refused["field"] != "data/for" {
+		t.Errorf("got %v, want the code invalid and the field data/for", answers[0])
+	}
 }

@@ -44,6 +44,7 @@ func TestPager(t *testing.T) {
 		"code and words": {10, []string{keeps}, "diff chat #1 head --exit-code", true, "paged, LESS=FRX\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			testkit.Sample(t, 3)
 			os.Remove(seen)
 			screen, code := onTerminal(t, 80, c.lines, looking(t, store, append(c.env, "NO_COLOR=1"), strings.Fields(c.args)...))
 			if want := map[bool]int{true: 1}[strings.Contains(c.args, "--exit-code")]; code != want {

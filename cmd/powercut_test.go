@@ -35,7 +35,7 @@ func TestPowerCut(t *testing.T) {
 	if testkit.Soak() {
 		cuts = 300
 	}
-	t.Run("product", func(t *testing.T) {
+	play := func(t *testing.T, subject func(round, i int) string) {
 		d, acked, segments := newDisk(t), 0, 0
 		for i := 0; i < cuts || (segments < segmented || acked == 0) && i < cuts+20; i++ { // the machine decides how many segments there are
 			// Some runs are the first moments of a new store, others are longer, over several block files and
@@ -47,7 +47,7 @@ func TestPowerCut(t *testing.T) {
 				runs = append(runs, 50*time.Millisecond+rand.N(most))
 			}
 			had := len(d.acked)
-			d.cut(t, runs...)
+			d.cut(t, subject, runs...)
 			if len(d.lost) > 0 {
 				t.Fatalf("cut %d: %d of %d acknowledged events are lost, the first is %s", i, len(d.lost), len(d.acked), d.lost[0])
 			}
@@ -64,6 +64,13 @@ func TestPowerCut(t *testing.T) {
 			t.Errorf("got %d acknowledged events in %d segments: the test showed nothing", acked, segments)
 		}
 		t.Logf("%d cuts, %d events acknowledged, up to %d segments", cuts, acked, segments)
+	}
+	t.Run("product", func(t *testing.T) {
+		play(t, func(_, i int) string { return fmt.Sprintf("session/s%d", i%20) })
+	})
+	t.Run("new sessions", func(t *testing.T) { // every second event begins one
+		testkit.OnlyFull(t, "the same with 20 sessions")
+		play(t, func(round, i int) string { return fmt.Sprintf("session/r%d-%d", round, i/2) })
 	})
 }
 
@@ -258,12 +265,12 @@ func mount(t *testing.T, image string) (dir string, unmount func()) {
 
 // cut appends for a while, once or several times the same events, kills the process each time, continues with the
 // image's content at that moment, and searches for the acknowledged events.
-func (d *cutDisk) cut(t *testing.T, runs ...time.Duration) {
+func (d *cutDisk) cut(t *testing.T, subject func(round, i int) string, runs ...time.Duration) {
 	t.Helper()
 	d.round++
 	d.power(t, func(store string) {
 		for _, after := range runs {
-			d.run(t, store, after)
+			d.run(t, store, subject, after)
 		}
 	})
 	d.verify(t)
@@ -284,7 +291,7 @@ func (d *cutDisk) power(t *testing.T, use func(store string)) {
 }
 
 // run appends until the process is killed.
-func (d *cutDisk) run(t *testing.T, store string, after time.Duration) {
+func (d *cutDisk) run(t *testing.T, store string, subject func(round, i int) string, after time.Duration) {
 	t.Helper()
 	c := command(t.Context(), store, "tally", "append", "-o", "jsonl", "--log-level", "error")
 	c.Env = append(c.Env, "TALLY_SEGMENT=2MiB")
@@ -299,7 +306,7 @@ func (d *cutDisk) run(t *testing.T, store string, after time.Duration) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go d.produce(in, d.round)
+	go d.produce(in, subject)
 	killed := time.AfterFunc(after, func() { c.Process.Kill() })
 	defer killed.Stop()
 	for _, ack := range jsonLines[ackLine](t, out) {
@@ -334,11 +341,11 @@ func (d *cutDisk) verify(t *testing.T) {
 }
 
 // produce writes events until the reader is gone. Each has a kilobyte, so that a run fills several block files.
-func (d *cutDisk) produce(in io.WriteCloser, round int) {
+func (d *cutDisk) produce(in io.WriteCloser, subject func(round, i int) string) {
 	defer in.Close()
 	w := bufio.NewWriter(in)
 	for i := 0; ; i++ {
-		_, err := fmt.Fprintf(w, `{"specversion":"1.0","id":"r%d-%d","source":"urn:test:cut","type":"tally.turn.appended.v1","subject":"session/s%d","data":{"entries":[{"thread":"main","turn":"%01000d"}]}}`+"\n", round, i, i%20, i)
+		_, err := fmt.Fprintf(w, `{"specversion":"1.0","id":"r%d-%d","source":"urn:test:cut","type":"tally.turn.appended.v1","subject":"%s","data":{"entries":[{"thread":"main","turn":"%01000d"}]}}`+"\n", d.round, i, subject(d.round, i), i)
 		if err != nil {
 			return
 		}

@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,11 @@ func TestReadOnlyMedium(t *testing.T) {
 			t.Fatal(err)
 		}
 		looks := map[string]string{"ls": "plum", "show s": "plum", "search plum": "plum", "log s": "plum", "doc cat doc/a": "one", "doc ls": "doc/a", "doc log doc/a": "@2", "cost": "", "export s --format markdown": "plum", "verify": "match the log", "agent ls": ""}
+		if !testkit.Full() {
+			maps.DeleteFunc(looks, func(args, _ string) bool {
+				return !slices.Contains([]string{"ls", "show s", "search plum", "doc cat doc/a", "verify"}, args)
+			})
+		}
 		before := make(map[string]answer)
 		for args := range looks {
 			before[args] = ask(t, "", dir, strings.Fields(args)...)
@@ -47,7 +53,10 @@ func TestReadOnlyMedium(t *testing.T) {
 		if a := ask(t, "", mounted, "export", "--all", "--format", "tallydir", "-C", out); a.code != 0 || strings.Count(a.err, "WARN") != 1 {
 			t.Errorf("export: got code %d: %v", a.code, a)
 		}
-		for _, args := range []string{"doc put --save doc/b", "append s", "doc rm doc/a -y", "fork s --at #1", "quota store 5MiB", "rebuild"} {
+		for i, args := range []string{"doc put --save doc/b", "append s", "doc rm doc/a -y", "fork s --at #1", "quota store 5MiB", "rebuild"} {
+			if !testkit.Plays(i, 2) {
+				continue
+			}
 			if a := ask(t, `{"role":"user","content":"x"}`, mounted, strings.Fields(args)...); a.code != 7 || !strings.Contains(a.err, "read-only") || strings.Count(a.err, "WARN") > 1 {
 				t.Errorf("%s: got code %d: %v", args, a.code, a)
 			}

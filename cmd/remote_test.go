@@ -64,10 +64,16 @@ func TestKillOwnerUnderARemoteProducer(t *testing.T) {
 		}
 	}()
 	producer := remote(ctx, dir, "tally", "append", "-o", "jsonl", "--log-level", "error", "--server", "nats://"+address)
-	var out, errw bytes.Buffer
+	out := awaited{begun: make(chan struct{})}
+	var errw bytes.Buffer
 	producer.Stdin, producer.Stdout, producer.Stderr = input, &out, &errw
 	if err := producer.Start(); err != nil {
 		t.Fatal(err)
+	}
+	select {
+	case <-out.begun: // a producer ends if it cannot open the store
+	case <-ctx.Done():
+		t.Fatalf("the producer got no acknowledgement\n%.2000s", errw.String())
 	}
 	for k := range 2 {
 		time.Sleep(time.Duration(150+100*k) * time.Millisecond)
@@ -78,7 +84,7 @@ func TestKillOwnerUnderARemoteProducer(t *testing.T) {
 		t.Fatalf("%v\n%.2000s", err, errw.String())
 	}
 	owner.kill()
-	for _, ack := range jsonLines[ackLine](t, &out) {
+	for _, ack := range jsonLines[ackLine](t, &out.text) {
 		if ack.Durability != "durable" {
 			t.Errorf("%s: got durability %s", ack.ID, ack.Durability)
 		}
@@ -88,6 +94,19 @@ func TestKillOwnerUnderARemoteProducer(t *testing.T) {
 		t.Errorf("got %d acknowledged events, want %d", len(acked), total)
 	}
 	mustHold(t, store, acked, order, true)
+}
+
+// awaited keeps what a command prints, and tells of the beginning.
+type awaited struct {
+	text  bytes.Buffer
+	begun chan struct{}
+}
+
+func (a *awaited) Write(p []byte) (int, error) {
+	if a.text.Len() == 0 && len(p) > 0 {
+		close(a.begun)
+	}
+	return a.text.Write(p)
 }
 
 // remote prepares a run of tally by a user without a store, as one of the server's users.

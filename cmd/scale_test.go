@@ -67,18 +67,44 @@ func TestMemoryOfManySessions(t *testing.T) {
 	if testkit.Soak() {
 		sessions = 100_000
 	}
-	var lines bytes.Buffer
-	for i := range 2 * sessions {
-		fmt.Fprintf(&lines, `{"specversion":"1.0","source":"urn:test","type":"tally.turn.appended.v1","subject":"session/s%d","id":"%d","data":{"entries":[{"thread":"main","turn":{"role":"user","content":"%s"}}]}}`+"\n",
-			i%sessions, i, strings.Join(scaleWords, " "))
-	}
 	c := command(t.Context(), filepath.Join(t.TempDir(), "store"), "tally", "append", "-o", "jsonl")
-	c.Stdin = &lines
+	c.Stdin = turnsInTurn(sessions, 2*sessions)
 	used := peakMemory(t, c)
 	t.Logf("%d sessions: peak memory %d MB", sessions, used>>20)
 	if used > most {
 		t.Errorf("%d sessions: got a peak of %d MB, want at most %d", sessions, used>>20, most>>20)
 	}
+}
+
+// turnsInTurn returns lines for tally append: turns of sessions in turn.
+func turnsInTurn(sessions, count int) *bytes.Buffer {
+	var lines bytes.Buffer
+	for i := range count {
+		fmt.Fprintf(&lines, `{"specversion":"1.0","source":"urn:test","type":"tally.turn.appended.v1","subject":"session/s%d","id":"%d","data":{"entries":[{"thread":"main","turn":{"role":"user","content":"%s"}}]}}`+"\n",
+			i%sessions, i, strings.Join(scaleWords, " "))
+	}
+	return &lines
+}
+
+// BenchmarkSessionsInTurn reports the processor time of an event that tally append stores in a new store with all its
+// views: turns of 50 sessions and of 20,000 sessions, and the ratio of both. It should be at most 1.5.
+func BenchmarkSessionsInTurn(b *testing.B) {
+	const count = 40_000
+	took := make(map[int]time.Duration)
+	for b.Loop() {
+		for _, sessions := range []int{50, 20_000} {
+			c := command(b.Context(), filepath.Join(b.TempDir(), "store"), "tally", "append", "-o", "jsonl")
+			c.Stdin = turnsInTurn(sessions, count)
+			if out, err := c.Output(); err != nil || bytes.Count(out, []byte("\n")) != count {
+				b.Fatalf("%d sessions: %d acknowledgements, %v", sessions, bytes.Count(out, []byte("\n")), err)
+			}
+			took[sessions] += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
+		}
+	}
+	for sessions, d := range took {
+		b.ReportMetric(float64(d.Microseconds())/float64(b.N)/count, fmt.Sprint("µs-of-", sessions))
+	}
+	b.ReportMetric(took[20_000].Seconds()/took[50].Seconds(), "x-50-sessions")
 }
 
 // showsTail shows the last turns of the largest session, in a process that attaches to an owner, and those of a small

@@ -21,6 +21,7 @@ import (
 // Each change that people and programs make to files becomes one revision. There is no echo, no file changes without a
 // writer, and git sees no change.
 func TestTreeTools(t *testing.T) {
+	testkit.OnlyFull(t, "TestMeddling of internal/tree writes files as such tools do")
 	testkit.Long(t)
 	t.Parallel() // the test mostly waits
 	for _, tool := range []string{"vim", "nano", "rsync", "git", "python3", "tar", "sed"} {

@@ -288,7 +288,7 @@ func TestKillWatch(t *testing.T) {
 		case testkit.Soak():
 			kills = 200
 		case !testkit.Full():
-			kills = 3
+			kills = 2
 		}
 		store := filepath.Join(t.TempDir(), "store")
 		files := newTranscripts(t, store, 5)

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 )
 
@@ -34,6 +35,9 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	defer storetest.Alone()()
+	if !testkit.Full() && os.Getenv(programs) == "" {
+		return m.Run() // all tests are skipped
+	}
 	dir, err := os.MkdirTemp("", "tally-bin-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -41,7 +45,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	tally = filepath.Join(dir, "tally")
-	if out, err := exec.Command("go", "build", "-o", tally, "../tally").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", tally, "../tally").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		return 1
 	}

@@ -32,6 +32,7 @@ func recorded(t *testing.T, agent, below, folder string) (m *machine, root strin
 
 // The store has the threads of each recorded version of Codex as they were.
 func TestRecordedCodex(t *testing.T) {
+	testkit.OnlyFull(t, "packages ingest and agents read the same files")
 	folders, err := filepath.Glob(filepath.Join(testkit.Data(t, "agents"), "codex-0.*"))
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +94,7 @@ func read(t *testing.T, name string) string {
 // Gemini CLI's list of messages has the messages that a resume wrote again and the later ones. The usage of the first
 // run is its own report.
 func TestRecordedGemini(t *testing.T) {
+	testkit.OnlyFull(t, "packages ingest and agents read the same files")
 	m, root := recorded(t, "gemini", ".gemini", testkit.Data(t, "agents", "gemini-0.61"))
 	c := m.compare("gemini", "gemini", root, isChat)
 	c.lines()
@@ -109,6 +111,7 @@ func TestRecordedGemini(t *testing.T) {
 
 // The store agrees with pi's description of its session at the end, and with its usage.
 func TestRecordedPi(t *testing.T) {
+	testkit.OnlyFull(t, "packages ingest and agents read the same files")
 	m, root := recorded(t, "pi", ".pi/agent", testkit.Data(t, "agents", "pi-0.73"))
 	c := m.compare("pi", "pi", root, isPi)
 	c.lines()

@@ -9,7 +9,7 @@ import (
 
 // Maintain returns new commands that export a store and look after it.
 func Maintain(a *cmdutil.App) []*cobra.Command {
-	return []*cobra.Command{newExport(a), newBackup(a), newRestore(a), newVerify(a), newRebuild(a), newInit(a), newStatus(a), newQuota(a), newTree(a), newSecrets(a), newConfig(a), newDoctor(a), newVersion(a), newCompletion(a), newBash(a)}
+	return []*cobra.Command{newExport(a), newBackup(a), newRestore(a), newCopy(a), newVerify(a), newRebuild(a), newInit(a), newStatus(a), newQuota(a), newTypes(a), newTree(a), newSecrets(a), newConfig(a), newDoctor(a), newVersion(a), newCompletion(a), newBash(a)}
 }
 
 // Serve returns new commands that keep a store open for others.

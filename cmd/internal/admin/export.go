@@ -70,7 +70,11 @@ as DIR.`,
 			if err := x.check(args); err != nil {
 				return err
 			}
-			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return x.run(cmd.Context(), st, args) })
+			open := a.WithLook
+			if x.all {
+				open = a.WithExisting
+			}
+			return open(cmd.Context(), func(st *tally.Store) error { return x.run(cmd.Context(), st, args) })
 		},
 	}
 	cmd.Flags().BoolVar(&x.all, "all", false, "every session")

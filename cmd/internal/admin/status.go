@@ -41,6 +41,7 @@ type status struct {
 	Bytes      int64                  `json:"bytes,omitempty"`
 	LogBytes   int64                  `json:"logBytes,omitempty"`
 	FreeBytes  uint64                 `json:"freeBytes,omitempty"`
+	Replicas   []replicaStatus        `json:"replicas,omitempty"` // servers of others that keep the log
 	Snapshots  int                    `json:"snapshots"`
 	Durability string                 `json:"durability"`
 	Refused    string                 `json:"refused,omitempty"` // why appends are refused at the moment
@@ -55,6 +56,18 @@ type ownerStatus struct {
 	URL string `json:"url"`
 }
 
+// replicaStatus is a server that keeps a copy of the log.
+type replicaStatus struct {
+	Server      string  `json:"server"`
+	Leader      bool    `json:"leader"`
+	Current     bool    `json:"current"`
+	Offline     bool    `json:"offline"`
+	Lag         uint64  `json:"lag"` // operations
+	SeenSeconds float64 `json:"seenSeconds"`
+
+	replica log.Replica
+}
+
 // viewStatus is how far a view is behind the durable end of the log.
 type viewStatus struct {
 	View        string             `json:"view"`
@@ -65,6 +78,12 @@ type viewStatus struct {
 	LagSeconds  float64            `json:"lagSeconds"`      // age of the first event that the view does not show
 	Error       string             `json:"error,omitempty"` // why the view cannot be read
 	Quarantined []quarantineStatus `json:"quarantined"`
+
+	// Of views that programs bring.
+	Version int  `json:"version,omitempty"`
+	Kept    bool `json:"kept,omitempty"`   // a program keeps it
+	Keeper  int  `json:"keeper,omitempty"` // its process id
+	own     bool
 }
 
 type quarantineStatus struct {
@@ -87,7 +106,7 @@ decision about a mass change, and 7 if appends are refused, as on a full disk.`,
 			if err != nil {
 				return err
 			}
-			return a.WithStillStore(cmd.Context(), func(st *tally.Store) error {
+			return a.WithStillLook(cmd.Context(), func(st *tally.Store) error {
 				s, err := statusOf(cmd.Context(), c, st)
 				if err != nil {
 					return err
@@ -186,6 +205,14 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 			return s, err
 		}
 	}
+	replicas, kept, err := st.Log.Replicas(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.LogBytes += int64(kept)
+	for _, r := range replicas {
+		s.Replicas = append(s.Replicas, replicaStatus{r.Server, r.Leader, r.Current, r.Offline, r.Lag, r.Seen.Seconds(), r})
+	}
 	if refused := cmdutil.Refused(c); refused != nil {
 		s.Refused = refused.Error()
 	}
@@ -206,8 +233,8 @@ func limitsOf(ctx context.Context, st *tally.Store) ([]usage, error) {
 	return slices.DeleteFunc(list, func(u usage) bool { return u.Scope != "store" && u.Limit == 0 }), err
 }
 
-// countSubjects counts the sessions and documents of the namespace. If the catalog is up to date, it has the numbers.
-// Listing the subjects of a large log takes seconds.
+// countSubjects counts the sessions of the namespace, without those of items, and its documents. If the catalog is up to
+// date, it has the numbers. Listing the subjects of a large log takes seconds.
 func countSubjects(ctx context.Context, c config.Config, st *tally.Store, durable events.Offset) (sessions, documents int, err error) {
 	if list, err := catalog.Open(ctx, st.ViewsDir()); err == nil {
 		defer list.Close()
@@ -219,10 +246,11 @@ func countSubjects(ctx context.Context, c config.Config, st *tally.Store, durabl
 		if err != nil {
 			return 0, 0, err
 		}
-		switch info.Subject.Kind {
-		case events.KindSession:
+		switch {
+		case projector.IsItem(info.Subject): // queues have them
+		case info.Subject.IsSession():
 			sessions++
-		case events.KindUnit: // internal to the log
+		case info.Subject.Kind == events.KindUnit: // internal to the log
 		default:
 			documents++
 		}
@@ -237,26 +265,47 @@ func viewsOf(ctx context.Context, st *tally.Store, durable events.Offset) ([]vie
 		return list, nil
 	}
 	for _, name := range cmdutil.ViewNames(nil) {
-		v := viewStatus{View: name, Quarantined: []quarantineStatus{}}
 		standing, err := catalog.StandingOf(ctx, st.ViewsDir(), name)
-		if err != nil && durable > 0 { // an empty log has no views
-			v.Error = err.Error()
+		if durable == 0 { // an empty log has no views
+			err = nil
 		}
-		v.Offset, v.Event = standing.Cursor.Offset, standing.Cursor.EventID
-		if !standing.Updated.IsZero() {
-			v.Updated = standing.Updated.Format(time.RFC3339Nano)
-		}
-		for _, q := range standing.Quarantined {
-			v.Quarantined = append(v.Quarantined, quarantineStatus{q.Subject.String(), q.Offset, q.Reason})
-		}
-		lag, err := st.Lag(ctx, v.Offset)
+		v, err := viewOf(ctx, st, name, standing, err)
 		if err != nil {
 			return list, err
 		}
-		v.LagEvents, v.LagSeconds = lag.Events, lag.Age.Seconds()
+		list = append(list, v)
+	}
+	files, err := catalog.OwnIn(st.ViewsDir())
+	if err != nil {
+		return list, err
+	}
+	for _, f := range files {
+		standing, err := f.Standing(ctx)
+		v, err := viewOf(ctx, st, f.Name, standing, err)
+		if err != nil {
+			return list, err
+		}
+		v.own, v.Version, v.Kept, v.Keeper = true, f.Version, f.IsKept, f.Keeper
 		list = append(list, v)
 	}
 	return list, nil
+}
+
+// viewOf returns how far a view is. unread is the error of its file.
+func viewOf(ctx context.Context, st *tally.Store, name string, s catalog.Standing, unread error) (viewStatus, error) {
+	v := viewStatus{View: name, Quarantined: []quarantineStatus{}, Offset: s.Cursor.Offset, Event: s.Cursor.EventID}
+	if unread != nil {
+		v.Error = unread.Error()
+	}
+	if !s.Updated.IsZero() {
+		v.Updated = s.Updated.Format(time.RFC3339Nano)
+	}
+	for _, q := range s.Quarantined {
+		v.Quarantined = append(v.Quarantined, quarantineStatus{q.Subject.String(), q.Offset, q.Reason})
+	}
+	lag, err := st.Lag(ctx, v.Offset)
+	v.LagEvents, v.LagSeconds = lag.Events, lag.Age.Seconds()
+	return v, err
 }
 
 // text returns the status as text of the given width.
@@ -308,6 +357,17 @@ func (s status) text(width int) string {
 	if s.Store != "" {
 		line("size", "%s, of it the log %s; %s free", plain.Bytes(s.Bytes), plain.Bytes(s.LogBytes), plain.Bytes(int64(s.FreeBytes)))
 	}
+	if len(s.Replicas) > 0 {
+		line("size", "the log %s on each of %s", plain.Bytes(s.LogBytes), plain.Count(len(s.Replicas), "server"))
+		texts := make([]string, len(s.Replicas))
+		for i, r := range s.Replicas {
+			texts[i] = plain.Printable(r.replica.String())
+		}
+		if !s.Replicas[0].Leader {
+			texts = append(texts, "no server leads")
+		}
+		line("servers", "%s", strings.Join(texts, ", "))
+	}
 	if s.Refused != "" {
 		line("appends", "refused: %s", s.Refused)
 	} else {
@@ -317,11 +377,27 @@ func (s status) text(width int) string {
 }
 
 func (v viewStatus) String() string {
+	text := "as of " + v.Offset.String()
 	switch {
 	case v.Error != "":
-		return v.Error
-	case v.LagEvents == 0:
-		return "as of " + v.Offset.String()
+		text = v.Error
+	case v.LagEvents > 0:
+		text = fmt.Sprintf("as of %v, %s and %.1f s behind", v.Offset, plain.Count(int(v.LagEvents), "event"), v.LagSeconds)
 	}
-	return fmt.Sprintf("as of %v, %s and %.1f s behind", v.Offset, plain.Count(int(v.LagEvents), "event"), v.LagSeconds)
+	return text + v.keeper()
+}
+
+// keeper returns which program keeps a view that programs bring.
+func (v viewStatus) keeper() string {
+	switch {
+	case !v.own:
+		return ""
+	case v.Keeper != 0:
+		return fmt.Sprintf(", version %d, kept by process %d", v.Version, v.Keeper)
+	case v.Kept:
+		return fmt.Sprintf(", version %d, kept by a program", v.Version)
+	case v.Updated != "":
+		return fmt.Sprintf(", version %d, kept by no program, updated at %s", v.Version, v.Updated)
+	}
+	return fmt.Sprintf(", version %d, kept by no program", v.Version)
 }

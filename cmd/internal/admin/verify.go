@@ -16,6 +16,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
 )
@@ -28,10 +29,11 @@ func newVerify(a *cmdutil.App) *cobra.Command {
 from the beginning, and compare the result with the catalog, the search index and the
 snapshots. Nothing is changed. Damaged records and the first difference of each view are
 listed, and the exit code is 5. tally rebuild repairs views; the log itself is the truth.
+Views that a program brings are named: only that program can compare them.
 
 With --agents, the files in which agents keep their sessions are also compared with the
 log, byte for byte. A file that grew since is equal if the log's part of it is. Files
-that are gone, or had secrets removed, are counted.`,
+that are gone, or had secrets removed or content erased, are counted.`,
 		Example: cmdutil.Examples("tally verify", "tally verify -o json", "tally verify --agents"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.WithStillStore(cmd.Context(), func(st *tally.Store) error {
@@ -40,6 +42,9 @@ that are gone, or had secrets removed, are counted.`,
 					return err
 				}
 				all := verified{Verified: v}
+				if all.Uncompared, err = ownNames(st); err != nil {
+					return err
+				}
 				if isAgents {
 					c, found, err := verifyAgents(cmd.Context(), st, os.Getenv)
 					if err != nil {
@@ -58,7 +63,8 @@ that are gone, or had secrets removed, are counted.`,
 // verified is the JSON output of verify.
 type verified struct {
 	projector.Verified
-	Agents *compared `json:"agents,omitempty"`
+	Uncompared []string  `json:"uncompared,omitempty"` // views that only the program which brings them can compare
+	Agents     *compared `json:"agents,omitempty"`
 }
 
 // verify adds the results of the command verify.
@@ -135,11 +141,18 @@ func printVerified(a *cmdutil.App, v verified) error {
 		for _, f := range v.Findings {
 			a.Say("%s", findingText(f))
 		}
+		for _, name := range v.Uncompared {
+			a.Say("%s: not compared, because only the program that brings the view can fold it", name)
+		}
 		verdict := "all views match the log"
 		if len(v.Findings) > 0 {
 			verdict = plain.Count(len(v.Findings), "finding")
 		}
-		a.Say("%s, %s, %s: %s", plain.Count(v.Records, "record"), plain.Count(v.Sessions, "session"), plain.Count(v.Snapshots, "snapshot"), verdict)
+		records := plain.Count(v.Records, "record")
+		if v.Erased > 0 {
+			records += fmt.Sprintf(" (%d erased)", v.Erased)
+		}
+		a.Say("%s, %s, %s: %s", records, plain.Count(v.Sessions, "session"), plain.Count(v.Snapshots, "snapshot"), verdict)
 		if v.Agents != nil {
 			a.Say("%s", v.Agents.text())
 		}
@@ -161,7 +174,8 @@ func findingText(f projector.Finding) string {
 type rebuilt struct {
 	Views     []rebuiltView `json:"views"`
 	Snapshots int           `json:"snapshots"`
-	Mended    []string      `json:"mended,omitempty"` // subjects that were in quarantine
+	Mended    []string      `json:"mended,omitempty"`  // subjects that were in quarantine
+	Dropped   []string      `json:"dropped,omitempty"` // views of programs whose files were removed
 }
 
 type rebuiltView struct {
@@ -173,14 +187,17 @@ type rebuiltView struct {
 const snapshots = "snapshots"
 
 func newRebuild(a *cmdutil.App) *cobra.Command {
-	quarantined, views := false, append(cmdutil.ViewNames(nil), snapshots)
+	quarantined, drop, views := false, false, append(cmdutil.ViewNames(nil), snapshots)
 	cmd := &cobra.Command{
 		Use: "rebuild [VIEW]...", Short: "Rebuild the views from the log: " + strings.Join(views, ", "),
-		Args: cobra.OnlyValidArgs, ValidArgs: views,
+		ValidArgs: views,
 		Long: `Rebuild the views from the log. Each view is built next to the current one and replaces
 it at the end, so readers never see a gap. An interrupted rebuild continues the next
-time. With --quarantined, only sessions that a view could not read are tried again.`,
-		Example: cmdutil.Examples("tally rebuild", "tally rebuild catalog --progress json", "tally rebuild --quarantined"),
+time. With --quarantined, only sessions that a view could not read are tried again.
+
+A view that a program brings is folded by that program. With --drop, its files are
+removed, and the program builds it again from the first event.`,
+		Example: cmdutil.Examples("tally rebuild", "tally rebuild catalog --progress json", "tally rebuild --quarantined", "tally rebuild votes --drop"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if c, err := a.Config(); err == nil {
 				if refused := cmdutil.Refused(c); cli.Is[*embedded.ReadOnlyError](refused) {
@@ -188,7 +205,16 @@ time. With --quarantined, only sessions that a view could not read are tried aga
 				}
 			}
 			return a.WithStore(cmd.Context(), func(st *tally.Store) error {
-				r, err := rebuild(cmd.Context(), a, st, args, quarantined)
+				own, err := ownNames(st)
+				if err != nil {
+					return err
+				}
+				var r rebuilt
+				if drop {
+					r, err = dropOwn(st, args, own)
+				} else if err = checkViews(args, views, own); err == nil {
+					r, err = rebuild(cmd.Context(), a, st, args, quarantined)
+				}
 				if err != nil {
 					return err
 				}
@@ -201,7 +227,64 @@ time. With --quarantined, only sessions that a view could not read are tried aga
 		},
 	}
 	cmd.Flags().BoolVar(&quarantined, "quarantined", false, "only sessions in quarantine")
+	cmd.Flags().BoolVar(&drop, "drop", false, "remove the files of views that programs bring")
+	cmd.MarkFlagsMutuallyExclusive("quarantined", "drop")
 	return cmd
+}
+
+// ownNames returns the names of the views that programs bring and that have files.
+func ownNames(st *tally.Store) ([]string, error) {
+	if st.ViewsDir() == "" {
+		return nil, nil
+	}
+	files, err := catalog.OwnIn(st.ViewsDir())
+	var names []string
+	for _, f := range files {
+		names = append(names, f.Name)
+	}
+	return slices.Compact(names), err
+}
+
+// checkViews refuses names that are not in views. own are the views that programs bring.
+func checkViews(names, views, own []string) error {
+	for _, name := range names {
+		switch {
+		case slices.Contains(own, name):
+			return cli.Usagef("the program that brings the view %s folds it: call Store.Rebuild there, or use --drop", name)
+		case !slices.Contains(views, name):
+			return cli.Usagef("there is no view %q: want %s", name, cmdutil.Or(append(slices.Clone(views), own...)))
+		}
+	}
+	return nil
+}
+
+// dropOwn removes the files of views that programs bring, of all versions.
+func dropOwn(st *tally.Store, names, own []string) (rebuilt, error) {
+	r := rebuilt{Views: []rebuiltView{}}
+	if len(names) == 0 {
+		return r, cli.Usagef("--drop needs the name of a view that a program brings")
+	}
+	for _, name := range names {
+		if !slices.Contains(own, name) {
+			return r, cli.Usagef("no program has brought a view %q to this store", name)
+		}
+	}
+	files, err := catalog.OwnIn(st.ViewsDir())
+	if err != nil {
+		return r, err
+	}
+	for _, f := range files {
+		if !slices.Contains(names, f.Name) {
+			continue
+		}
+		if err := f.Remove(); err != nil {
+			return r, err
+		}
+		if !slices.Contains(r.Dropped, f.Name) {
+			r.Dropped = append(r.Dropped, f.Name)
+		}
+	}
+	return r, nil
 }
 
 func rebuild(ctx context.Context, a *cmdutil.App, st *tally.Store, names []string, quarantined bool) (rebuilt, error) {
@@ -248,6 +331,9 @@ func (r rebuilt) String() string {
 	}
 	for _, sub := range r.Mended {
 		fmt.Fprintf(&b, "%s is in the views again.\n", plain.Printable(sub))
+	}
+	for _, name := range r.Dropped {
+		fmt.Fprintf(&b, "Removed %s: the program that brings the view builds it again.\n", name)
 	}
 	if r.Snapshots > 0 {
 		fmt.Fprintf(&b, "Rebuilt %s; shorter sessions are folded when they are read.\n", plain.Count(r.Snapshots, "snapshot"))

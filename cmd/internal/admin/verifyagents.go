@@ -25,6 +25,7 @@ type compared struct {
 	Equal    int   `json:"equal"`              // files that equal the log, as far as the log has them
 	Gone     int   `json:"gone,omitempty"`     // files that do not exist any more
 	Redacted int   `json:"redacted,omitempty"` // files that cannot be compared, because secrets were removed
+	Erased   int   `json:"erased,omitempty"`   // files that cannot be compared, because content was erased
 	Behind   int64 `json:"behind,omitempty"`   // bytes that the log does not have yet
 }
 
@@ -39,6 +40,9 @@ func (c *compared) text() string {
 	}
 	if c.Redacted > 0 {
 		parts = append(parts, fmt.Sprintf("%d not compared, because secrets were removed", c.Redacted))
+	}
+	if c.Erased > 0 {
+		parts = append(parts, fmt.Sprintf("%d not compared, because content was erased", c.Erased))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -106,6 +110,9 @@ func (c *compared) compare(ctx context.Context, roots []string, k *ingest.Kept) 
 		return plain.Count(int(k.Missing), "byte") + " of it are missing in the log", nil
 	case k.Redacted > 0:
 		c.Redacted++
+		return "", nil
+	case k.Erased > 0:
+		c.Erased++
 		return "", nil
 	}
 	w := &comparing{file: f}

@@ -94,7 +94,7 @@ func ExitCode(err error) int {
 		return Partial
 	case errors.Is(err, events.ErrNotFound):
 		return NotFound
-	case errors.Is(err, log.ErrConflict):
+	case errors.Is(err, log.ErrConflict), Is[*events.TypeError](err):
 		return Conflict
 	case errors.Is(err, log.ErrTooLarge):
 		return BadUsage

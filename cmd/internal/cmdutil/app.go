@@ -229,6 +229,28 @@ func (a *App) WithExisting(ctx context.Context, f func(*tally.Store) error) erro
 	return a.with(ctx, embedded.Options{Existing: true}, f)
 }
 
+// WithLook is WithExisting for a command that only looks at a store as it is now. If no process has the store open, it
+// is read without a server. f may be called a second time, with the store's server, if it returned log.ErrNeedsServer;
+// so it asks such questions before it prints anything.
+func (a *App) WithLook(ctx context.Context, f func(*tally.Store) error) error {
+	return a.look(ctx, embedded.Options{Existing: true}, f)
+}
+
+// WithStillLook is WithLook for a command for which WithStillStore would open the store.
+func (a *App) WithStillLook(ctx context.Context, f func(*tally.Store) error) error {
+	return a.look(ctx, embedded.Options{Existing: true, Still: true}, f)
+}
+
+func (a *App) look(ctx context.Context, o embedded.Options, f func(*tally.Store) error) error {
+	o.Look = true
+	err := a.with(ctx, o, f)
+	if errors.Is(err, log.ErrNeedsServer) {
+		o.Look = false
+		err = a.with(ctx, o, f)
+	}
+	return err
+}
+
 // WithStillStore is WithExisting for a command that reads snapshots and views as they are: this process does not repair
 // them meanwhile.
 func (a *App) WithStillStore(ctx context.Context, f func(*tally.Store) error) error {

@@ -32,9 +32,9 @@ func DiskUse(dir string) int64 {
 }
 
 // IsAway reports whether an error says that the store did not answer. The call may succeed when it is repeated on a
-// store that is opened again. A read-only file system stays so.
+// store that is opened again. A read-only file system stays so, and so does a store that was moved or is a copy.
 func IsAway(err error) bool {
-	if _, is := errors.AsType[*embedded.ReadOnlyError](err); is || events.IsStored(err) {
+	if cli.Is[*embedded.ReadOnlyError](err) || cli.Is[*log.MovedError](err) || cli.Is[*log.CopyingError](err) || events.IsStored(err) {
 		return false
 	}
 	return errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown)

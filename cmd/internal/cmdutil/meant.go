@@ -29,7 +29,7 @@ var otherWords = []struct{ words, meant string }{
 	{"usage costs price prices pricing spend spent spending bill billing money tokens", "cost"},
 	{"statistics summary summarize report count dashboard metrics models projects tools", "stats"},
 	{"compare delta changes difference", "diff"},
-	{"resume continue clone branch copy cp duplicate", "fork"},
+	{"resume continue clone branch cp duplicate", "fork"},
 	{"revert reset checkout rollback back goto restore-point unwind", "rewind"},
 	{"delete del remove erase unlink drop", "doc rm"},
 	{"prune gc clean cleanup compact vacuum purge expire", "doc rm --purge|quota"},

@@ -117,7 +117,9 @@ var costKeys = map[string]func(catalog.Usage, catalog.Session, cmdutil.Zone) str
 	"session": func(u catalog.Usage, _ catalog.Session, _ cmdutil.Zone) string { return cli.ID(u.Session) },
 	"day":     func(u catalog.Usage, _ catalog.Session, z cmdutil.Zone) string { return dayIn(z, u.At, u.Day) },
 	"project": func(_ catalog.Usage, s catalog.Session, _ cmdutil.Zone) string { return s.Project },
-	"kind":    func(_ catalog.Usage, s catalog.Session, _ cmdutil.Zone) string { return s.Kind },
+	"kind": func(u catalog.Usage, s catalog.Session, _ cmdutil.Zone) string {
+		return cmp.Or(s.Kind, events.KindOf(u.Session)) // the catalog has no items
+	},
 	"agent": func(u catalog.Usage, s catalog.Session, _ cmdutil.Zone) string {
 		name, _, _ := strings.Cut(u.Session, "/")
 		if s.Kind != events.KindTranscript {

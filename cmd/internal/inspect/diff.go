@@ -34,7 +34,7 @@ that are only in B. Positions are such as @12, #3, ~1, head or a time; see tally
 positions.`,
 		Example: cmdutil.Examples("tally diff last ~2 head", "tally diff travel '#3' '#9' --stat", "tally diff travel @10 head --exit-code"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return d.compare(cmd.Context(), st, args) })
+			return a.WithLook(cmd.Context(), func(st *tally.Store) error { return d.compare(cmd.Context(), st, args) })
 		},
 	}
 	cmd.Flags().BoolVar(&d.stat, "stat", false, "only the numbers")

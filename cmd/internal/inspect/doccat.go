@@ -12,6 +12,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -34,7 +35,7 @@ and whether the output equals the stored content. -o json has the same, with the
 as "data", or as "dataBase64" if it is not UTF-8.`,
 		Example: cmdutil.Examples("tally doc cat doc/specs/store.md", "tally doc cat doc/specs/store.md@12 --mark > store.md", "tally doc cat 'doc/specs/store.md#1'", "tally doc cat doc/specs/store.md --at 2026-08-22T10:00Z -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
+			return a.WithLook(cmd.Context(), func(st *tally.Store) error {
 				doc, position, err := cmdutil.DocumentAt(cmd.Context(), st, args[0], at)
 				if err != nil {
 					return err
@@ -80,11 +81,12 @@ type described struct {
 	Attributes  map[string]string `json:"attributes,omitempty"`
 	Links       []events.Link     `json:"links,omitempty"`
 	ExpiresAt   events.Timestamp  `json:"expiresAt,omitempty"`
+	Erased      string            `json:"erased,omitempty"` // id of the receipt of the erasure that removed the content
 }
 
 func describedBy(rev projector.Revision) described {
 	m := rev.Meta
-	return described{rev.Time, rev.ContentType, m.Title, m.Owner, m.Layer, m.Attributes, m.Links, m.ExpiresAt}
+	return described{rev.Time, rev.ContentType, m.Title, m.Owner, m.Layer, m.Attributes, m.Links, m.ExpiresAt, rev.Erased}
 }
 
 func cat(a *cmdutil.App, d *tally.Document, mark bool) error {
@@ -97,6 +99,9 @@ func cat(a *cmdutil.App, d *tally.Document, mark bool) error {
 			c.DataBase64 = base64.StdEncoding.EncodeToString(d.Data)
 		}
 		return cli.WriteJSON(a.Out, a.Format, c)
+	}
+	if d.Erased != "" {
+		fmt.Fprintf(a.Err, "%s: its content was erased, receipt %s\n", cmdutil.NameOf(d.Subject), plain.Printable(d.Erased))
 	}
 	shown := a.Shown(string(d.Data))
 	if _, err := fmt.Fprint(a.Out, shown); err != nil || !mark {

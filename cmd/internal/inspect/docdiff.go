@@ -51,7 +51,7 @@ it. Binary content is compared as a whole.
 ` + cmdutil.DocumentNames,
 		Example: cmdutil.Examples("tally doc diff doc/specs/store.md", "tally doc diff doc/specs/store.md @12 --stat", "tally doc diff doc/specs/store.md '#1' '#3' --exit-code"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
+			return a.WithLook(cmd.Context(), func(st *tally.Store) error {
 				from, to, err := sides(cmd.Context(), a, st, args)
 				if err != nil {
 					return err

@@ -46,6 +46,8 @@ func (r revisionRow) what() string {
 		return "renamed: " + r.RenamedTo
 	case r.Deleted:
 		return "deleted: " + r.Reason
+	case r.Erased != "":
+		return "erased: receipt " + r.Erased
 	}
 	return r.Title
 }

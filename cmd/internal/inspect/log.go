@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/registry"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
@@ -24,7 +25,9 @@ func newLog(a *cmdutil.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "log [SESSION] [A..B]", Short: "List the events of a session, or of all sessions", Args: cobra.MaximumNArgs(2),
 		Long: `List the events of a session in the order of the log, each with its offset and whether
-it is in effect: "*" live, "x" rewound, "<" a rewind, "!" stale or rejected.
+it is in effect: "*" live, "+" kept on a branch that was left (costs, runs and all that
+a rewind leaves alone), "x" rewound, "<" a rewind, "!" stale or rejected, "-" erased: its
+content was removed.
 
 A..B is a range of positions, without A; either may be left out.
 
@@ -38,7 +41,11 @@ in the program that ran it, such as callTools. It may be repeated.`,
 			if r.everything != (len(args) == 0) || r.everything && r.graph {
 				return cli.Usagef("name a SESSION, or use --all-sessions (without --graph)")
 			}
-			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return r.log(cmd.Context(), st, args) })
+			open := a.WithLook
+			if r.follow {
+				open = a.WithExisting
+			}
+			return open(cmd.Context(), func(st *tally.Store) error { return r.log(cmd.Context(), st, args) })
 		},
 	}
 	cmd.Flags().BoolVar(&r.everything, "all-sessions", false, "events of all sessions and documents of the namespace")
@@ -56,7 +63,8 @@ type reader struct {
 	everything, graph, follow, raw bool
 	types                          []string
 	thread                         string
-	beside                         int // number of lines that were left out
+	beside                         int                   // number of lines that were left out
+	moves                          func(typ string) bool // of types that the store registers
 }
 
 // isBeside reports whether a record is a line of an agent's log, which text output leaves out by default.
@@ -112,10 +120,26 @@ func (r *reader) log(ctx context.Context, st *tally.Store, args []string) error 
 	if r.graph && (r.follow || len(r.types) > 0 || r.thread != "") {
 		return cli.Usagef("--graph draws all records: use it without --follow, --type and --thread")
 	}
+	if r.moves, err = movesOf(ctx, st, s.Ledger()); err != nil {
+		return err
+	}
 	if r.graph {
 		return r.drawGraph(ctx, st, handle, rng)
 	}
 	return r.list(ctx, st, rng, s)
+}
+
+// movesOf returns which of a session's types of other vocabularies move with its threads.
+func movesOf(ctx context.Context, st *tally.Store, l *projector.Ledger) (func(typ string) bool, error) {
+	moves := make(map[string]bool)
+	for _, f := range l.Unknown {
+		e, err := registry.Find(ctx, st.Log, f.Type)
+		if err != nil {
+			return nil, err
+		}
+		moves[f.Type] = e != nil && e.Moves == events.WithThread
+	}
+	return func(typ string) bool { return moves[typ] }, nil
 }
 
 // bounds resolves A..B to offsets: after A, up to B.
@@ -149,7 +173,7 @@ func (r *reader) bounds(ctx context.Context, s *projector.Outline, text string) 
 type logged struct {
 	Offset   events.Offset `json:"offset"`
 	Recorded string        `json:"recorded,omitempty"`
-	State    string        `json:"state,omitempty"` // live, rewound, rewind, stale or rejected; purged for a document; absent with --all-sessions and -f
+	State    string        `json:"state,omitempty"` // see stateOf; purged for a document, or erased; else absent with --all-sessions and -f
 	Reason   string        `json:"reason,omitempty"`
 	Damaged  string        `json:"damaged,omitempty"`
 	Event    events.Raw    `json:"event,omitempty"` // as CloudEvents JSON
@@ -221,10 +245,13 @@ func (r *reader) print(list *cli.List, format cli.Format, rec projector.Fact, pu
 	}
 	state, reason := "", ""
 	if s != nil && !r.follow {
-		state, reason = stateOf(s.Ledger(), s.IsLive(rec.Offset), rec.Record)
+		state, reason = stateOf(s.Ledger(), s.IsLive(rec.Offset), s.InEffect(rec.Record, r.moves), rec.Record)
 	}
 	if purged {
 		state, reason = "purged", "its content was purged"
+	}
+	if receipt := rec.Erased(); receipt != "" {
+		state, reason = "erased", "receipt "+receipt
 	}
 	if format == cli.Text {
 		mark := stateMarks[state]
@@ -241,26 +268,26 @@ func (r *reader) print(list *cli.List, format cli.Format, rec projector.Fact, pu
 	return list.Add(logged{Offset: rec.Offset, Recorded: rec.Recorded.UTC().Format(time.RFC3339Nano), State: state, Reason: reason, Event: event})
 }
 
-var stateMarks = map[string]byte{"live": '*', "rewound": 'x', "rewind": '<', "stale": '!', "rejected": '!'}
+var stateMarks = map[string]byte{"live": '*', "kept": '+', "rewound": 'x', "rewind": '<', "stale": '!', "rejected": '!', "erased": '-'}
 
-// stateOf returns the state of a record in its session, and the reason.
-func stateOf(l *projector.Ledger, live bool, rec events.Record) (state, reason string) {
+// stateOf returns the state of a record in its session, and the reason. Records with the states live, kept and rewind
+// are in effect, others are not.
+func stateOf(l *projector.Ledger, isLive, inEffect bool, rec events.Record) (state, reason string) {
 	for _, v := range l.Rejected {
 		if v.Offset == rec.Offset {
 			return "rejected", v.Reason
 		}
 	}
-	for _, at := range l.Stale {
-		if at == rec.Offset {
-			seen, _ := rec.Basis()
-			return "stale", "its producer had seen " + seen.String() + ", which is not in effect any more"
-		}
-	}
 	switch {
 	case rec.Type == events.TypeSessionRewound:
 		return "rewind", ""
-	case live:
+	case isLive:
 		return "live", ""
+	case inEffect:
+		return "kept", ""
+	case slices.Contains(l.Stale, rec.Offset):
+		seen, _ := rec.Basis()
+		return "stale", "its producer had seen " + seen.String() + ", which is not in effect any more"
 	}
 	return "rewound", ""
 }
@@ -327,9 +354,9 @@ func (r *reader) drawGraph(ctx context.Context, st *tally.Store, handle *tally.S
 	nodes := make([]render.Node, len(recs))
 	reasons, states := make([]string, len(recs)), make([]string, len(recs))
 	for i, rec := range recs {
-		state, reason := stateOf(s.Ledger, s.History.IsLive(rec.Offset), rec)
+		state, reason := stateOf(s.Ledger, s.History.IsLive(rec.Offset), s.InEffect(rec, r.moves), rec)
 		mark := stateMarks[state]
-		if state == "rewound" {
+		if state == "rewound" || state == "kept" {
 			mark = '*'
 		}
 		nodes[i] = render.Node{Offset: rec.Offset, Live: s.History.IsLive(rec.Offset), After: s.History.LastLive(rec.Offset - 1), Mark: mark}

@@ -240,7 +240,11 @@ func sumOf(ctx context.Context, v cmdutil.Views, usages func(catalog.Activity) i
 
 func nothingListed(a *cmdutil.App, q listing) error {
 	plain := listing{Query: catalog.Query{Namespace: q.Namespace, Sort: q.Sort, Limit: q.Limit}}
-	if q != plain {
+	switch {
+	case q.Kind == events.KindItem:
+		fmt.Fprintln(a.Err, "Queues list their items. Try: tally queue ls QUEUE")
+		return nil
+	case q != plain:
 		fmt.Fprintln(a.Err, "No session matches.")
 		return nil
 	}

@@ -71,7 +71,11 @@ leaves no trace in it.`,
 			if v.Follow && (v.At != "" || v.Run != "" || v.Traces || v.All || v.Raw) {
 				return cli.Usagef("--follow begins at the head: use it without --at, --run, --traces, --all and --raw")
 			}
-			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return v.show(cmd.Context(), st, args[0]) })
+			open := a.WithLook
+			if v.Follow {
+				open = a.WithExisting
+			}
+			return open(cmd.Context(), func(st *tally.Store) error { return v.show(cmd.Context(), st, args[0]) })
 		},
 	}
 	cmd.Flags().StringVar(&v.At, "at", "", "position; default head")

@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/cmd/internal/spend"
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/projector"
@@ -217,6 +218,9 @@ func (n *counter) key(session, day, model, tool string) string {
 		return model
 	case "tool":
 		return tool
+	}
+	if n.query.by == "kind" {
+		return cmp.Or(n.of[session], events.KindOf(session)) // the catalog has no items
 	}
 	return n.of[session]
 }

@@ -65,6 +65,7 @@ func (d *damage) do(t *testing.T, dir string, random *rand.Rand) {
 // Bits are flipped anywhere in a store that was stopped cleanly: in records, in the server's own files, in the
 // program's own files. Every answer is the one before the damage, or an error that names the place.
 func TestDamagedAnywhere(t *testing.T) {
+	testkit.OnlyFull(t, "TestDamagedRecords plays B-02")
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
 	quietHome(t)

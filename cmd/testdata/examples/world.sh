@@ -8,6 +8,7 @@ export TALLY_SECRET_KEY_FILE="$HOME/old-keys"
 echo 'The store.' | tee store.md >plan.md
 echo '{"version": 7}' | tee input.json result.json >release.json
 echo 'Is it red?' >question.md
+echo '{"name": "com.acme.vote.cast.v1", "moves": "thread", "schema": {"required": ["for"]}}' >vote.json
 echo '[{"n": 1}, {"n": 2}]' >jobs.json
 echo '{"role":"user","content":"hi"}' >turns.jsonl
 echo '{"specversion":"1.0","id":"1","source":"urn:x","type":"tally.turn.appended.v1","subject":"session/events","data":{"entries":[{"thread":"main","turn":{"role":"user","content":"x"}}]}}' >cloudevents.jsonl
