@@ -30,8 +30,8 @@ fuzz:
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-# The long campaigns: 500 kills of an appending process, an import of a million
-# events that is killed in the middle, 300 power cuts each under appends, units of
+# The long campaigns: 500 kills of an appending process, with few sessions and with 20,000 new ones a minute, an import of a million
+# events that is killed in the middle, 300 power cuts each under appends to few and to new sessions, units of
 # appends and writers of jobs (as root), a thousand panels whose owner is killed, a job
 # whose owner is killed 500 times, and one on a server that is killed as its client is,
 # a thousand workers that stand still beyond their lease, workers whose owner is killed,
@@ -44,11 +44,11 @@ bench:
 # figures beside its peers (TestTreeFigures, whose parts run by themselves), very many files,
 # links that are swapped under strace, edits for TALLY_STEADY and rest for TALLY_IDLE.
 soak:
-	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Kill|Import|Memory|Projectors|SumsStay|Canaries|VerifyGrown' -v ./cmd/...
+	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Kill|FollowAndMove|Import|Memory|Projectors|SumsStay|Canaries|VerifyGrown' -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run LargeStore -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 120m -run PowerCut -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 180m -run 'TestTree|TestTeamIdle' -v ./cmd
-	TALLY_SOAK=1 $(GO) test -timeout 180m -run Damaged -v ./cmd/internal/program
+	TALLY_SOAK=1 $(GO) test -timeout 180m -run 'Damaged|AmongManySessions' -v ./cmd/internal/program
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Damage|StartAfterAKill|Cluster|Promises|TreeWriters' -v ./embedded
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'PanelKilled|PanelModel' -v ./stores/errata
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'Oracle|ImportWhileWritten' -v ./stores/perstack/perstackdir
@@ -63,6 +63,7 @@ soak:
 	$(GO) test -timeout 60m ./internal/layouts/... ./stores/...
 	$(GO) test -timeout 60m ./stores/perstack/internal/share ./stores/perstack/internal/secret -rapid.checks=20000
 	$(GO) test -timeout 60m ./projector -rapid.checks=20000
+	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'Keepers|ViewsFollow' ./projector/view -rapid.checks=2000
 	$(GO) test -timeout 60m ./internal/catalog -rapid.checks=2000
 	$(GO) test -timeout 60m ./internal/testkit/logtest -rapid.checks=2000
 	$(GO) test -timeout 60m ./internal/ingest -rapid.checks=1000
