@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/erasure"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -61,6 +62,11 @@ type Host struct {
 	// for none. nil: this process does not count, and limits cannot be set through it.
 	Usage    func(ctx context.Context) ([]projector.Usage, error)
 	SetLimit func(ctx context.Context, scope string, bytes int64) error
+
+	// Erase removes the content of a plan's records, folds its subjects again, appends the receipt, and then returns. If it
+	// returns an error after the store has the plan, the next owner of the store carries the plan out. nil: no process
+	// can change the records of this store.
+	Erase func(ctx context.Context, p erasure.Plan) error
 
 	// Beside runs from Open until its context ends in Close. It does the owner's work other than views.
 	Beside func(ctx context.Context, st *Store)

@@ -30,7 +30,8 @@ var arrows = []struct{ pkg, may string }{
 	{"snapshot", "events internal/rawjson internal/disk/durable"},
 	{"projector", "events snapshot internal/rawjson internal/disk/durable internal/disk/statefile"},
 	{"internal/catalog", "projector events internal/bloom internal/disk/durable internal/rawjson internal/disk/lockfile internal/disk/statefile"},
-	{".", "log projector snapshot events"},
+	{"internal/erasure", "events internal/disk/durable internal/disk/statefile"},
+	{".", "log projector snapshot events internal/erasure"},
 	{"projector/view", ". projector events internal/catalog"},
 	{"internal/daemon", "log projector events internal/rawjson"}, // decides only when to look, and knows no decisions
 
@@ -59,7 +60,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/storedir", "log events internal/catalog internal/nats/natsfile internal/disk/durable internal/disk/lockfile internal/disk/statefile internal/quota"}, // facts about a directory: starts no server
 	{"internal/daemon/runner", ". internal/daemon internal/catalog projector events internal/disk/durable internal/disk/statefile"},
 	{"internal/tree/keeper", ". internal/tree internal/storedir internal/layouts internal/layouts/* log projector events internal/nats/natsdial internal/config internal/disk/durable internal/disk/lockfile internal/disk/statefile"},
-	{"embedded", ". projector/view internal/daemon internal/daemon/runner internal/tree/keeper internal/storedir internal/layouts log log/memlog projector internal/catalog snapshot events internal/nats/natsfile internal/nats/natspull internal/nats/natsdial internal/config internal/disk/durable internal/disk/lockfile internal/quota internal/registry internal/render"},
+	{"embedded", ". projector/view internal/erasure internal/daemon internal/daemon/runner internal/tree/keeper internal/storedir internal/layouts log log/memlog projector internal/catalog snapshot events internal/nats/natsfile internal/nats/natspull internal/nats/natsdial internal/config internal/disk/durable internal/disk/lockfile internal/quota internal/registry internal/render"},
 	{"examples", "internal/testkit"},
 	{"examples/*", ". embedded events log projector projector/view stores/*"},
 	{"cmd", ""},
