@@ -3,6 +3,7 @@ package events
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"strings"
 
 	"github.com/tallylog/tally/internal/rawjson"
@@ -17,28 +18,42 @@ func (e Event) Erased() string { return e.Extensions[ExtErased] }
 
 // Erase returns the event without its content. What remains is what readers count, order and locate by (docs/wire.md,
 // Erased events): it follows from the event alone, and on the wire it is not longer than the event. receipt is the id of
-// the document that says who erased the event and why: 1 to 6 of [a-z0-9]. An event that is erased already, or that has
-// no content, is returned as it is.
+// the document that says who erased the event and why: 1 to 6 of [a-z0-9]. An event that has no content, or has lost it
+// already, is returned as it is.
 //
 // If the data are kept by reference, the caller puts them in place first. The error is an *InvalidError if they are not
 // in place, or if their structure needs more bytes than the stored event has.
 func (e Event) Erase(receipt string) (Event, error) {
-	if len(receipt) > maxReceipt || receipt == "" || strings.Trim(receipt, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
-		return e, invalid(ExtErased, "%q: want 1 to %d of [a-z0-9]", receipt, maxReceipt)
+	if err := checkReceipt(receipt); err != nil {
+		return e, err
 	}
 	if e.Type == TypeUnitAppended {
 		return e.EraseCopies(receipt, func(c Event) (Event, error) { return c.Erase(receipt) })
 	}
-	if e.Erased() != "" || e.Equal(e.frame()) {
+	if e.Equal(e.frame()) {
 		return e, nil
 	}
-	if structures[e.Type] == nil {
-		return e.erased(receipt, nil)
+	var data []byte
+	if structures[e.Type] != nil {
+		if e.Extensions[ExtDataRef] != "" && len(e.Data) == 0 {
+			return e, invalid(ExtDataRef, "the data of %q are kept by reference: they must be in place", e.ID)
+		}
+		data = e.structure()
 	}
-	if e.Extensions[ExtDataRef] != "" && len(e.Data) == 0 {
-		return e, invalid(ExtDataRef, "the data of %q are kept by reference: they must be in place", e.ID)
+	if was := e.Erased(); was != "" { // unless only some of its turns are, it is what remains
+		if left := e.frame().WithExtension(ExtErased, was); bytes.Equal(e.Data, data) && maps.Equal(e.Extensions, left.Extensions) {
+			return e, nil
+		}
 	}
-	return e.erased(receipt, e.structure())
+	return e.erased(receipt, data)
+}
+
+// checkReceipt checks the id of a receipt.
+func checkReceipt(id string) error {
+	if len(id) > maxReceipt || id == "" || strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
+		return invalid(ExtErased, "%q: want 1 to %d of [a-z0-9]", id, maxReceipt)
+	}
+	return nil
 }
 
 // EraseCopies returns a redo record (TypeUnitAppended) with other copies of its events, which have at most the length of
@@ -122,14 +137,22 @@ func (e Event) frame() Event {
 func (e Event) erased(receipt string, data []byte) (Event, error) {
 	out := e.frame()
 	out.Extensions[ExtErased], out.Data = receipt, data
+	if err := e.checkRoom(out); err != nil {
+		return e, err
+	}
+	return out, nil
+}
+
+// checkRoom returns an *InvalidError if what remains of the event needs more bytes than the stored event has.
+func (e Event) checkRoom(left Event) error {
 	room := len(AppendHeader(nil, e))
 	if e.Extensions[ExtDataRef] == "" {
 		room += len(e.Data)
 	}
-	if need := len(AppendHeader(nil, out)) + len(data); need > room {
-		return e, invalid("data", "what remains of %q has %d bytes, the event has %d", e.ID, need, room)
+	if need := len(AppendHeader(nil, left)) + len(left.Data); need > room {
+		return invalid("data", "what remains of %q has %d bytes, the event has %d", e.ID, need, room)
 	}
-	return out, nil
+	return nil
 }
 
 // structure returns the data that remain. Of invalid data nothing remains, which is invalid, too.
