@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
 )
@@ -40,15 +41,19 @@ func transactions(t *testing.T, st *tally.Store) {
 	for i := range accounts {
 		mustCreate(t, d, "account", strconv.Itoa(i), text("100"))
 	}
+	seed := testkit.Seed(t)
 	var wg sync.WaitGroup
-	for range writers {
+	for w := range writers {
 		wg.Go(func() {
+			random := rand.New(rand.NewPCG(seed, uint64(w)))
 			for range rounds {
-				from, to := rand.N(accounts), rand.N(accounts)
+				from, to := random.IntN(accounts), random.IntN(accounts)
 				if from == to {
 					continue
 				}
-				err := d.Tx(ctx, func(tx *tally.Tx) error { return transfer(t, tx, strconv.Itoa(from), strconv.Itoa(to), 1+rand.N(30)) })
+				err := d.Tx(ctx, func(tx *tally.Tx) error {
+					return transfer(t, tx, strconv.Itoa(from), strconv.Itoa(to), 1+random.IntN(30))
+				})
 				if conflict, is := errors.AsType[*tally.DocumentConflictError](err); err != nil && (!is || conflict.Subject.Kind != "account") {
 					t.Error(err)
 				}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,7 +58,7 @@ func TestKillCopy(t *testing.T) {
 			if err := c.Start(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(rand.N(whole))
+			time.Sleep(time.Duration(testkit.Random(t).Int64N(int64(whole))))
 			_ = c.Process.Kill() // or it has ended
 			if c.Wait() != nil {
 				killed++

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -102,7 +101,7 @@ func left(t *testing.T, store string) (list []string) {
 func TestExecKeepsBytes(t *testing.T) {
 	noise := make([]byte, 30_000)
 	for i := range noise {
-		noise[i] = "\x00\n\r\xff\x1b{}\" a"[rand.N(10)]
+		noise[i] = "\x00\n\r\xff\x1b{}\" a"[testkit.Random(t).IntN(10)]
 	}
 	for name, printed := range map[string][]byte{
 		"noise": noise, "nothing": {}, "no end": []byte("a\nb"), "ends": []byte("\n\r\n\n \n"), "NUL": []byte("a\x00b\n\x00"),
@@ -245,7 +244,7 @@ func TestExecIsKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := bufio.NewReader(out)
-		for range 200 + rand.N(2_000) {
+		for range 200 + testkit.Random(t).IntN(2_000) {
 			if _, err := in.ReadString('\n'); err != nil {
 				t.Fatalf("%v\n%s", err, errw)
 			}

@@ -153,7 +153,7 @@ func keepAtRandom(t *testing.T, store string, times int) {
 		t.Fatalf("got %d imported records", len(records))
 	}
 	for range times {
-		rec := records[rand.IntN(len(records))]
+		rec := records[testkit.Random(t).IntN(len(records))]
 		if _, err := st.Loader().Keep(t.Context(), rec.Subject, rec.Offset, ""); err != nil {
 			t.Fatalf("%s at %v: %v", rec.Subject, rec.Offset, err)
 		}

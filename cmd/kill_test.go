@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,7 +81,7 @@ func TestKillAppend(t *testing.T) {
 		c.Stdin, c.Stderr = strings.NewReader(text), &errw
 		// The process is killed a number of acknowledgements after the first new one: however slow the machine is, it
 		// is killed while it appends, and further on each time.
-		c.Stdout = &killer{out: &out, after: 1 + rand.IntN(3*each/kills), kill: func() { c.Process.Signal(os.Kill) }}
+		c.Stdout = &killer{out: &out, after: 1 + testkit.Random(t).IntN(3*each/kills), kill: func() { c.Process.Signal(os.Kill) }}
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +140,7 @@ func TestKillNewSessions(t *testing.T) {
 		c := command(t.Context(), store, "tally", "append", "-o", "jsonl")
 		var out, errw bytes.Buffer
 		c.Stdin, c.Stderr = strings.NewReader(text.String()), &errw
-		c.Stdout = &killer{out: &out, after: 1 + rand.IntN(most), kill: func() { c.Process.Signal(os.Kill) }}
+		c.Stdout = &killer{out: &out, after: 1 + testkit.Random(t).IntN(most), kill: func() { c.Process.Signal(os.Kill) }}
 		begun := time.Now()
 		if err := c.Run(); err == nil {
 			t.Fatal("a process was not killed")

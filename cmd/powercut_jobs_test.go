@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -142,7 +141,7 @@ func mostCalls() int {
 // write starts a process that writes jobs, and kills it soon after some of its calls.
 func (j *jobDisk) write(t *testing.T, c jobScript) {
 	t.Helper()
-	p, calls, wait := j.command(t, c), 1+rand.N(mostCalls()), rand.N(4*time.Millisecond)
+	p, calls, wait := j.command(t, c), 1+testkit.Random(t).IntN(mostCalls()), time.Duration(testkit.Random(t).Int64N(int64(4*time.Millisecond)))
 	out, err := p.StdoutPipe()
 	if err == nil {
 		err = p.Start()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,9 +54,9 @@ func TestPanelPowerCut(t *testing.T) {
 // lost although they had returned, at this cut or an earlier one.
 func (d *cutDisk) cutPanel(t *testing.T, acked map[said]bool, c cutScript) (lost []said) {
 	t.Helper()
-	calls := 1 + rand.N(300)
+	calls := 1 + testkit.Random(t).IntN(300)
 	if len(acked) == 0 {
-		calls = 1 + rand.N(30)
+		calls = 1 + testkit.Random(t).IntN(30)
 	}
 	d.power(t, func(store string) {
 		c.Store = store

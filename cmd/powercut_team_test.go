@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,7 +113,7 @@ func (d *teamDisk) work(t *testing.T, c teamScript) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls, wait := 1+rand.N(2*mostCalls()), rand.N(4*time.Millisecond)
+	calls, wait := 1+testkit.Random(t).IntN(2*mostCalls()), time.Duration(testkit.Random(t).Int64N(int64(4*time.Millisecond)))
 	in, had := json.NewDecoder(out), len(d.said)
 	for { // including the output before the kill
 		var s teamSaid

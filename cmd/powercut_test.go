@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,9 +41,9 @@ func TestPowerCut(t *testing.T) {
 			// segments. In every second run, a process sends again the events of a killed one: acknowledged duplicates
 			// are as durable as new events.
 			most := []time.Duration{300, 1500, 3000}[i%3] * time.Millisecond
-			runs := []time.Duration{50*time.Millisecond + rand.N(most)}
+			runs := []time.Duration{50*time.Millisecond + time.Duration(testkit.Random(t).Int64N(int64(most)))}
 			if i%2 == 1 {
-				runs = append(runs, 50*time.Millisecond+rand.N(most))
+				runs = append(runs, 50*time.Millisecond+time.Duration(testkit.Random(t).Int64N(int64(most))))
 			}
 			had := len(d.acked)
 			d.cut(t, subject, runs...)

@@ -4,7 +4,6 @@ package cmd_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -80,7 +79,7 @@ func cutTree(t *testing.T) (acked int, lost []string) {
 	case <-time.After(within):
 		t.Error("got no acknowledgement")
 	}
-	time.Sleep(rand.N(500 * time.Millisecond)) // of work
+	time.Sleep(time.Duration(testkit.Random(t).Int64N(int64(500 * time.Millisecond)))) // of work
 	off.Store(true)
 	if err := k.serving.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ package cmd_test
 
 import (
 	"encoding/json"
-	"math/rand/v2"
 	"path/filepath"
 	"testing"
 	"time"
@@ -57,7 +56,7 @@ func (d *cutDisk) cutUnits(t *testing.T, round int, apart bool, acked map[string
 	d.power(t, func(store string) {
 		p, out := startUnits(t, unitScript{Store: store, Round: time.Now().Format("150405.000000"), Writers: 1 + round%4, Apart: apart})
 		in := json.NewDecoder(out)
-		for n, most := 0, 1+rand.IntN(300); ; n++ {
+		for n, most := 0, 1+testkit.Random(t).IntN(300); ; n++ {
 			var id string
 			if in.Decode(&id) != nil {
 				break

@@ -3,7 +3,6 @@
 package cmd_test
 
 import (
-	"math/rand/v2"
 	"path/filepath"
 	"testing"
 	"time"
@@ -32,8 +31,8 @@ func TestPowerCutOfWatch(t *testing.T) {
 		for range cuts {
 			d.power(t, func(store string) {
 				w := mustWatch(t, store, files.dir)
-				w.lines(1 + rand.IntN(100))
-				time.Sleep(rand.N(2 * time.Second)) // the watch writes its state each second
+				w.lines(1 + testkit.Random(t).IntN(100))
+				time.Sleep(time.Duration(testkit.Random(t).Int64N(int64(2 * time.Second)))) // the watch writes its state each second
 				w.kill()
 			})
 		}

@@ -281,7 +281,7 @@ func TestSumsStay(t *testing.T) {
 	<-begun // the child owns the store
 	workers := []*exec.Cmd{play("one", 3, moves), play("two", 3, moves)}
 	for range kills {
-		time.Sleep(time.Duration(300+rand.IntN(700)) * time.Millisecond)
+		time.Sleep(time.Duration(300+testkit.Random(t).IntN(700)) * time.Millisecond)
 		owner.Process.Kill()
 		owner.Wait()
 		owner = play(fmt.Sprint("owner", time.Now().UnixNano()), 2, 1<<30)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -61,7 +60,7 @@ func kill(t *testing.T, c *exec.Cmd, most time.Duration) bool {
 		t.Fatal(err)
 	}
 	var struck atomic.Bool
-	timer := time.AfterFunc(rand.N(most), func() { struck.Store(true); c.Process.Signal(os.Kill) })
+	timer := time.AfterFunc(time.Duration(testkit.Random(t).Int64N(int64(most))), func() { struck.Store(true); c.Process.Signal(os.Kill) })
 	defer timer.Stop()
 	err := c.Wait()
 	if err != nil && !struck.Load() {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,7 +156,7 @@ func (w *transcripts) grow(session, lines int) {
 	}
 	defer f.Close()
 	for rest := text.String(); rest != ""; {
-		n := min(len(rest), 1+rand.IntN(2000))
+		n := min(len(rest), 1+testkit.Random(w.t).IntN(2000))
 		if _, err := f.WriteString(rest[:n]); err != nil {
 			w.t.Error(err)
 		}
@@ -179,7 +178,7 @@ func (w *transcripts) growUntil(pause time.Duration) (stop func()) {
 			case <-done:
 				return
 			case <-time.After(pause):
-				w.grow(rand.IntN(len(w.count)), 1+rand.IntN(5))
+				w.grow(testkit.Random(w.t).IntN(len(w.count)), 1+testkit.Random(w.t).IntN(5))
 			}
 		}
 	})
@@ -298,7 +297,7 @@ func TestKillWatch(t *testing.T) {
 		stop := files.growUntil(5 * time.Millisecond)
 		for i := range kills {
 			w := mustWatch(t, store)
-			w.lines(1 + rand.IntN(100))
+			w.lines(1 + testkit.Random(t).IntN(100))
 			w.kill()
 			if i%4 == 3 {
 				if err := os.RemoveAll(filepath.Join(store+"-home", ".local", "state")); err != nil {
@@ -330,7 +329,7 @@ func TestKillOwnerUnderWatch(t *testing.T) {
 		w.lines(1)
 		stop := files.growUntil(5 * time.Millisecond)
 		for i := range kills {
-			w.lines(1 + rand.IntN(100))
+			w.lines(1 + testkit.Random(t).IntN(100))
 			owner.kill()
 			if i%2 == 0 {
 				w.lines(200) // the watch owns the store now, or the next server does

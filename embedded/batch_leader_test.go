@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -264,7 +263,7 @@ func (c *cluster) floodAnd(list []*atomicStream, nc *nats.Conn, round string, ha
 			sent = append(sent, answers...)
 		})
 	}
-	for range 1 + rand.N(each*len(list)*3/4) {
+	for range 1 + testkit.Random(c.t).IntN(each*len(list)*3/4) {
 		<-begun
 	}
 	happens()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"sync"
 	"testing"
@@ -86,9 +85,9 @@ func written(id string, amount int64) events.Event {
 
 // moveAmount moves an amount from one document to another, and reports whether the move is stored.
 func moveAmount(t *testing.T, l *log.Log, id string) bool {
-	from := rand.IntN(purses)
-	pair := [2]int{from, (from + 1 + rand.IntN(purses-1)) % purses}
-	amount := int64(rand.IntN(20))
+	from := testkit.Random(t).IntN(purses)
+	pair := [2]int{from, (from + 1 + testkit.Random(t).IntN(purses-1)) % purses}
+	amount := int64(testkit.Random(t).IntN(20))
 	var parts []log.Part
 	for i, n := range pair {
 		rec, err := l.Last(context.Background(), purse(n))

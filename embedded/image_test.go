@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -130,7 +129,7 @@ func TestImageOfAStoreInUse(t *testing.T) {
 	var images []storedir.Image
 	var before [][]string // events acknowledged before each image
 	for i := range 8 {
-		for len(p.soFar()) < 100*i+1+rand.IntN(100) {
+		for len(p.soFar()) < 100*i+1+testkit.Random(t).IntN(100) {
 			time.Sleep(time.Millisecond)
 		}
 		before = append(before, p.soFar())
@@ -179,7 +178,7 @@ func TestImageEndsAnywhere(t *testing.T) {
 	s := mustStart(t, smallSegments(dir))
 	ids := fillSegments(t, s.Log(), 0, 400)
 	mustSettle(t, dir)
-	cuts := []int{0, 1, 400, 150 + rand.IntN(100)}
+	cuts := []int{0, 1, 400, 150 + testkit.Random(t).IntN(100)}
 	for n := 2; n <= len(segments(t, dir)); n++ {
 		first, err := natsfile.FirstSequence(dir, fmt.Sprint("TALLY_", n))
 		if err != nil {

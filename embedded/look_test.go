@@ -207,9 +207,9 @@ func mustLook(t *testing.T, dir string) (st *tally.Store, without bool) {
 // Without a server, a store answers as with one, also while an owner appends.
 func TestLook(t *testing.T) {
 	t.Parallel()
-	for range testkit.Times(4) {
-		seed := rand.Uint64()
-		t.Logf("seed %d", seed)
+	first := testkit.Seed(t)
+	for n := range testkit.Times(4) {
+		seed := first + uint64(n)
 		random := rand.New(rand.NewPCG(seed, 0))
 		ls := newLookStore(t, random)
 		before, sub := timesOf(t, ls.dir), ls.subjects[0]
@@ -390,7 +390,7 @@ func flipIn(t *testing.T, path string) {
 // Damage that was not found when the files were opened is named by each read that it concerns, and by no other.
 func TestLookNamesDamage(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	random := testkit.Random(t)
 	ls := newLookStore(t, random)
 	streams, err := storedir.StreamFolders(ls.dir)
 	if err != nil {

@@ -3,7 +3,6 @@ package embedded_test
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"regexp"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // wireClient uses the owner's service as a program in another language would.
@@ -173,23 +173,24 @@ func TestNumberedRequestsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	s, c := mustDialOwner(t)
 	const total, window = 400, 16
+	random := testkit.Random(t)
 	var want []string
 	for i := 1; i <= total; i++ {
 		want = append(want, fmt.Sprint("e", i))
 	}
 	for done := 0; done < total; {
 		burst := min(window, total-done)
-		order := rand.Perm(burst)
+		order := random.Perm(burst)
 		answers := make(map[int]*nats.Subscription)
 		for _, i := range order {
-			if rand.IntN(10) == 0 {
+			if random.IntN(10) == 0 {
 				continue // lost on the way
 			}
 			answers[done+i+1] = c.send(c.numbered("p", done+i+1, want[done+i], ""))
 		}
 		// The lost request is sent again while the later ones wait.
 		for i := range burst {
-			if n := done + i + 1; answers[n] == nil || rand.IntN(10) == 0 {
+			if n := done + i + 1; answers[n] == nil || random.IntN(10) == 0 {
 				answers[n] = c.send(c.numbered("p", n, want[n-1], ""))
 			}
 		}

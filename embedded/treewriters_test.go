@@ -220,10 +220,10 @@ func TestTreeWriters(t *testing.T) {
 	if testkit.Soak() {
 		steps = 3000
 	}
-	seed := rand.Uint64()
+	seed := testkit.Seed(t)
 	t.Run("B-41 every writer that acknowledges waits for the files", func(t *testing.T) {
 		if err := unshown(n, writers, rand.New(rand.NewPCG(seed, 1)), steps); err != nil {
-			t.Errorf("seed %d: %v", seed, err)
+			t.Error(err)
 		}
 	})
 	t.Run("B-41 a build that does not wait is caught", func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 // If the contexts of appends end while a segment is begun, their messages are stored in the old segment or not at all:
 // the log stays in order, and opens again.
 func TestSegmentBeginsBehindGivenUpAppends(t *testing.T) {
+	seed := testkit.Seed(t)
 	for round := range testkit.Times(12) {
 		s := mustServe(t, t.TempDir(), nil)
 		conn, err := s.InProcessConn()
@@ -28,9 +29,10 @@ func TestSegmentBeginsBehindGivenUpAppends(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		for p := range 64 {
+			random := rand.New(rand.NewPCG(seed+uint64(round), uint64(p)))
 			running.Go(func() {
 				for i := 0; ctx.Err() == nil; i++ {
-					once, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(600))*time.Microsecond)
+					once, cancel := context.WithTimeout(ctx, time.Duration(random.IntN(600))*time.Microsecond)
 					_, _ = l.Append(once, events.Session("", fmt.Sprint("s", p)), log.Any, note("", "some text"))
 					cancel()
 				}

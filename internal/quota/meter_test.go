@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
@@ -251,8 +252,7 @@ func TestTogetherFindsWhoReservesNothing(t *testing.T) {
 // Concurrent writers write, grow, shrink, delete and give away the same documents, and some get no answer. Afterwards
 // the count equals the log's, and the limit was never exceeded.
 func TestShared(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testkit.Seed(t)
 	patience = 0
 	t.Cleanup(func() { patience = 30 * time.Second })
 	mem := memlog.New(memlog.Config{})
@@ -334,8 +334,7 @@ func (m model) usage() []projector.Usage {
 
 // After each random history of writes and outcomes, the count equals that of the model, and that of a new count.
 func TestModel(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testkit.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	patience = 0
 	t.Cleanup(func() { patience = 30 * time.Second })

@@ -3,9 +3,11 @@ package testkit
 import (
 	"flag"
 	"hash/fnv"
+	"math/rand/v2"
 	"os"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 )
@@ -138,6 +140,50 @@ func Checks(n int) {
 	if !isSaid {
 		flag.Set("rapid.checks", strconv.Itoa(Times(n)))
 	}
+}
+
+// Seed returns a seed for random inputs of a test, which fails with a note of the seed. The value of TALLY_SEED
+// overrides it. CI derives TALLY_SEED and the seed of rapid from the commit's hash.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed, err := strconv.ParseUint(os.Getenv("TALLY_SEED"), 10, 64)
+	if err != nil {
+		seed = rand.Uint64()
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("TALLY_SEED=%d", seed)
+		}
+	})
+	return seed
+}
+
+// randoms has the random numbers of running tests.
+var randoms sync.Map // testing.TB to *rand.Rand
+
+// Random returns random numbers that begin with Seed, one sequence for each test. Goroutines may share them.
+func Random(t testing.TB) *rand.Rand {
+	t.Helper()
+	if r, ok := randoms.Load(t); ok {
+		return r.(*rand.Rand)
+	}
+	r, isOld := randoms.LoadOrStore(t, rand.New(&shared{source: rand.NewPCG(Seed(t), 0)}))
+	if !isOld {
+		t.Cleanup(func() { randoms.Delete(t) })
+	}
+	return r.(*rand.Rand)
+}
+
+// shared is a source for goroutines.
+type shared struct {
+	mu     sync.Mutex
+	source rand.Source
+}
+
+func (s *shared) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.source.Uint64()
 }
 
 // Times returns how often a random test plays: n times in CI, a share of that in the default tier, and a fifth of

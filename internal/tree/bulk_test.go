@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -107,18 +105,15 @@ func TestLawsAsked(t *testing.T) {
 	testkit.NotUnderRace(t) // the test has no concurrency
 	asked := 0
 	t.Run("B-43 every text is recorded while the tree asks", func(t *testing.T) {
-		first, programs := uint64(time.Now().UnixNano()), countFor(testkit.Times(600), 50_000)
-		if s := os.Getenv("TALLY_TREE_SEED"); s != "" {
-			first, programs = need(strconv.ParseUint(s, 10, 64)), 1
-		}
-		for n := range programs {
+		first := testkit.Seed(t)
+		for n := range countFor(testkit.Times(600), 50_000) {
 			asked += runAsked(t, first+uint64(n))
 			if t.Failed() {
 				return
 			}
 		}
 	})
-	if asked < 100 && os.Getenv("TALLY_TREE_SEED") == "" && !t.Failed() {
+	if asked < 100 && !t.Failed() {
 		t.Errorf("only %d questions were asked", asked)
 	}
 }

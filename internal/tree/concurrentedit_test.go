@@ -149,7 +149,7 @@ func acceptance(t *testing.T, random *rand.Rand) (wrong string) {
 }
 
 func TestConflictsAndQuestions(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	seed := testkit.Seed(t)
 	for name, play := range map[string]func(*testing.T, *rand.Rand) string{
 		"net F3 a conflict says on which offset its text was based": conflicting,
 		"net F3 Accept imports the changes since the question":      acceptance,

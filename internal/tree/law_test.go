@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,11 +39,11 @@ func TestLaws(t *testing.T) {
 		all = append(all, "somebody wrote "+p)
 	}
 	for _, p := range all {
-		if struck[p] == 0 && os.Getenv("TALLY_TREE_SEED") == "" && !t.Failed() {
+		if struck[p] == 0 && !t.Failed() {
 			t.Errorf("no kill and no write of the user happened at the point %s", p)
 		}
 	}
-	if struck[grew] == 0 && os.Getenv("TALLY_TREE_SEED") == "" && !t.Failed() {
+	if struck[grew] == 0 && !t.Failed() {
 		t.Error("no file grew")
 	}
 	t.Log(struck)
@@ -58,10 +56,7 @@ const grew = "grew"
 var points = []string{"before temp", "before swap", "after exchange", "before removal", "before unlink", "mid append", "before manifest", "before cursor", "way back: before read", "way back: after read", "way back: before append", "way back: after append"}
 
 func runPrograms(t *testing.T, l land, programs int, struck map[string]int) {
-	first := uint64(time.Now().UnixNano())
-	if s := os.Getenv("TALLY_TREE_SEED"); s != "" {
-		first, programs = need(strconv.ParseUint(s, 10, 64)), 1
-	}
+	first := testkit.Seed(t)
 	for n := range programs {
 		runProgram(t, l, first+uint64(n), struck)
 		if t.Failed() {

@@ -160,7 +160,7 @@ func removedMeanwhile(t *testing.T, random *rand.Rand) (wrong string) {
 
 func TestQuestions(t *testing.T) {
 	testkit.NotUnderRace(t) // the test has no concurrency
-	seed := uint64(time.Now().UnixNano())
+	seed := testkit.Seed(t)
 	for name, play := range map[string]func(*testing.T, *rand.Rand) string{
 		"net F3 a question ends when all files are back":                           undone,
 		"net F3 most files get new names after Accept, and old ones after Restore": movedAway,

@@ -62,9 +62,7 @@ const killsOfOne = 25
 // killInCalls kills copies that make calls. at returns the store of the n-th copy, and actions to take before its kill.
 func killInCalls(t *testing.T, kills int, at func(n int) (where string, others []func())) {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	random, done, rounds, resumed := rand.New(rand.NewPCG(seed, 0)), made{}, 0, 0
-	t.Logf("seed %d", seed)
+	random, done, rounds, resumed := testkit.Random(t), made{}, 0, 0
 	for n := 0; n < kills || rounds+done.rounds() == 0 && n < kills+40; n++ { // how far a copy gets depends on the machine
 		where, others := at(n)
 		done = killInCall(t, where, done, random, others...)

@@ -64,7 +64,7 @@ func TestInboxCampaign(t *testing.T) {
 		m.Role, m.Name, m.Count = "sender", fmt.Sprint("sender ", n), messages/inboxTeamSize
 		r.start(m)
 	}
-	random, killed := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)), make(map[string]int)
+	random, killed := testkit.Random(t), make(map[string]int)
 	for n := range kills {
 		at := (n + 1) * messages / (kills + 2)
 		r.until(func() bool { return sent >= at })

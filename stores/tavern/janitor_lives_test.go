@@ -27,13 +27,7 @@ func TestJanitorLives(t *testing.T) {
 	if testkit.Soak() {
 		agents, steps, rounds = 200, 4000, 10
 	}
-	seed := uint64(time.Now().UnixNano())
-	defer func() {
-		if t.Failed() {
-			t.Logf("seed %d", seed)
-		}
-	}()
-	w := &livesWorld{daemonWorld: newDaemonWorld(t), random: rand.New(rand.NewPCG(seed, 1)), owners: make(map[string]string), dead: make(map[string]bool)}
+	w := &livesWorld{daemonWorld: newDaemonWorld(t), random: testkit.Random(t), owners: make(map[string]string), dead: make(map[string]bool)}
 	defer w.st.Close()
 	for i := range agents {
 		id := fmt.Sprintf("%08d-0000-467f-a0e6-6c1b1b1f1b1f", i)

@@ -54,7 +54,7 @@ func TestQueueCampaign(t *testing.T) {
 		r.start(m)
 		list = append(list, m)
 	}
-	random, killed := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)), make(map[string]int)
+	random, killed := testkit.Random(t), make(map[string]int)
 	for n := range kills {
 		at := (n + 1) * items / (kills + 2)
 		r.until(func() bool { return len(c.finished) >= at })

@@ -53,7 +53,7 @@ func TestRestart(t *testing.T) {
 			now = w.State
 		}
 	})
-	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
+	random := testkit.Random(t)
 	var was map[string]string
 	for n := range lives {
 		m := member{Role: "restarted", Name: fmt.Sprint("life ", n), Seed: random.Uint64(), Count: 1 + random.IntN(most), Agents: []int{n}}
