@@ -3,15 +3,12 @@ package tally
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -42,13 +39,7 @@ func (d *Documents) Watch(ctx context.Context, q projector.DocumentQuery, after 
 			return
 		}
 		w.yield = yield
-		for !w.over && ctx.Err() == nil {
-			err = w.round(ctx)
-			if err != nil {
-				break
-			}
-		}
-		if err != nil && !w.over && ctx.Err() == nil {
+		if err := w.read(ctx); err != nil {
 			yield(Change{}, err)
 		}
 	}
@@ -56,13 +47,10 @@ func (d *Documents) Watch(ctx context.Context, q projector.DocumentQuery, after 
 
 // watcher is a watch under way.
 type watcher struct {
-	st    *Store
+	tailReader
 	q     projector.DocumentQuery
 	link  events.Subject // of q; zero: any
 	yield func(Change, error) bool
-	after events.Offset // everything up to here was yielded, or was not requested
-	over  bool          // yield nothing more
-	line  *line
 }
 
 func (d *Documents) watcher(q projector.DocumentQuery, after events.Offset) (w *watcher, err error) {
@@ -70,7 +58,8 @@ func (d *Documents) watcher(q projector.DocumentQuery, after events.Offset) (w *
 	if err := events.ValidateNamespace(q.Namespace); err != nil {
 		return nil, err
 	}
-	w = &watcher{st: d.st, q: q, after: after}
+	w = &watcher{q: q}
+	w.tailReader = tailReader{st: d.st, r: events.Range{Namespace: q.Namespace, Kind: q.Kind, After: after}, selects: w.mayBe, give: w.give, most: maxWaiting}
 	if q.Link != "" {
 		w.link, err = events.ParseSubject(q.Namespace, q.Link)
 	}
@@ -80,83 +69,10 @@ func (d *Documents) watcher(q projector.DocumentQuery, after events.Offset) (w *
 	return w, err
 }
 
-// reached is called between the steps of a watch. Tests act there.
-var reached = func(point string) {}
-
-// round yields what the log has and then new changes, until too many came while it was reading.
-func (w *watcher) round(ctx context.Context) error {
-	w.line = &line{more: make(chan struct{}, 1), selects: w.mayBe}
-	upto, err := w.st.tail.join(ctx, w.line)
-	if err != nil {
-		return err
-	}
-	defer w.st.tail.leave(w.line)
-	reached("joined")
-	if err := w.catchUp(ctx, upto); err != nil || w.over {
-		return err
-	}
-	reached("caught up")
-	if w.line.isFull() {
-		return nil // it came during the read: the log has it
-	}
-	return w.live(ctx)
-}
-
-// catchUp yields the log's changes up to an offset.
-func (w *watcher) catchUp(ctx context.Context, upto events.Offset) error {
-	if upto <= w.after {
-		return nil
-	}
-	for rec, err := range w.st.Log.Follow(ctx, events.Range{Namespace: w.q.Namespace, Kind: w.q.Kind, After: w.after, Upto: upto}) {
-		if err != nil && !events.IsDamage(err) {
-			return err
-		}
-		if err == nil && !w.mayBe(rec.Subject) {
-			continue
-		}
-		if err := w.give(ctx, noticeOf(rec, err)); err != nil || w.over {
-			return err
-		}
-	}
-	w.over = w.over || ctx.Err() != nil
-	w.after = upto
-	return nil
-}
-
-// live yields new changes.
-func (w *watcher) live(ctx context.Context) error {
-	for {
-		list, full, err := w.line.take()
-		for _, n := range list {
-			if n.at <= w.after {
-				continue
-			}
-			if err := w.give(ctx, n); err != nil || w.over {
-				return err
-			}
-		}
-		switch {
-		case full:
-			return &LaggedError{w.after}
-		case err != nil:
-			return err
-		case len(list) > 0:
-			continue
-		}
-		reached("waiting")
-		select {
-		case <-w.line.more:
-		case <-ctx.Done():
-			w.over = true
-			return nil
-		}
-	}
-}
-
 // give yields a change if the query selects it.
 func (w *watcher) give(ctx context.Context, n notice) error {
 	if n.err != nil {
-		w.after, w.over = n.at, !w.yield(Change{}, n.err)
+		w.over = !w.yield(Change{}, n.err)
 		return nil
 	}
 	rev, ok := n.revision()
@@ -166,7 +82,6 @@ func (w *watcher) give(ctx context.Context, n notice) error {
 			return err
 		}
 	}
-	w.after = n.at
 	if ok {
 		w.over = !w.yield(Change{n.rec.Subject, rev, w.st}, nil)
 	}
@@ -227,24 +142,8 @@ func (st *Store) revisionBefore(ctx context.Context, sub events.Subject, at even
 	return projector.Revision{}, nil
 }
 
-// notice is a record of a document without its data, or the damage at its offset.
-type notice struct {
-	at  events.Offset
-	rec events.Record
-	len int // of its data
-	err error
-}
-
-func noticeOf(rec events.Record, err error) notice {
-	if damage, ok := errors.AsType[*events.DamageError](err); ok {
-		return notice{at: damage.Offset, err: err}
-	}
-	n := notice{at: rec.Offset, rec: rec, len: len(rec.Data)}
-	if rec.Type != events.TypeDocumentDeleted { // the data of a deletion are kept: they have its reason
-		n.rec.Data = nil
-	}
-	return n
-}
+// maxWaiting bounds how many changes wait for a watcher.
+const maxWaiting = 4096
 
 // revision returns the revision of a record, if the record alone decides that it is one. Whether a deletion is one
 // depends on the records before it.
@@ -263,145 +162,3 @@ func (n notice) revision() (projector.Revision, bool) {
 	rev.Size = n.len
 	return rev, true
 }
-
-// maxWaiting bounds how many changes wait for a watcher.
-const maxWaiting = 4096
-
-// line is the queue of changes that wait for a watcher.
-type line struct {
-	selects func(events.Subject) bool
-	more    chan struct{} // something came
-
-	mu   sync.Mutex // guards the fields below
-	list []notice
-	full bool  // a change found no room, and no more are taken
-	err  error // why no more changes come
-}
-
-// offer adds a notice if there is room. It never blocks.
-func (l *line) offer(n notice) {
-	if n.err == nil && !l.selects(n.rec.Subject) {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.full:
-		return
-	case len(l.list) == maxWaiting:
-		l.full = true
-	default:
-		l.list = append(l.list, n)
-	}
-	l.wake()
-}
-
-// end marks that no more changes come, and why.
-func (l *line) end(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.err = err
-	l.wake()
-}
-
-func (l *line) wake() {
-	select {
-	case l.more <- struct{}{}:
-	default:
-	}
-}
-
-// take returns the waiting changes, whether a later one found no room, and the error after which no more come.
-func (l *line) take() (list []notice, full bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	list, l.list = l.list, nil
-	return list, l.full, l.err
-}
-
-func (l *line) isFull() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.full
-}
-
-// tail reads new records for all watchers of a store, while there are any.
-type tail struct {
-	src     *log.Log
-	running sync.WaitGroup
-
-	mu  sync.Mutex // guards the fields below
-	now *following // nil: there are no watchers
-}
-
-// following is a tail while it reads. The tail's mu guards it.
-type following struct {
-	lines map[*line]bool
-	at    events.Offset // everything up to here was offered
-	stop  context.CancelFunc
-}
-
-// join makes the tail offer a line all changes behind the returned offset.
-func (t *tail) join(ctx context.Context, l *line) (events.Offset, error) {
-	head, err := t.src.Durable(ctx)
-	if err != nil {
-		return 0, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.now == nil {
-		life, stop := context.WithCancel(context.Background()) // until the last watcher leaves, or the log is closed
-		f := &following{lines: make(map[*line]bool), at: head, stop: stop}
-		t.now = f
-		t.running.Go(func() { t.follow(life, f, head) })
-	}
-	t.now.lines[l] = true
-	return t.now.at, nil
-}
-
-// leave stops offering changes to a line.
-func (t *tail) leave(l *line) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.now == nil {
-		return
-	}
-	delete(t.now.lines, l)
-	if len(t.now.lines) == 0 {
-		t.now.stop()
-		t.now = nil
-	}
-}
-
-// follow offers new changes to all lines. When it ends, it passes its error to all of them.
-func (t *tail) follow(life context.Context, f *following, after events.Offset) {
-	defer f.stop()
-	for rec, err := range t.src.Follow(life, events.Range{After: after}) {
-		if err != nil && !events.IsDamage(err) {
-			t.end(f, err)
-			return
-		}
-		n := noticeOf(rec, err)
-		t.mu.Lock()
-		f.at = n.at
-		for l := range f.lines {
-			l.offer(n)
-		}
-		t.mu.Unlock()
-	}
-}
-
-// end tells all lines why no more changes come. The next join starts a new tail.
-func (t *tail) end(f *following, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for l := range f.lines {
-		l.end(err)
-	}
-	if t.now == f {
-		t.now = nil
-	}
-}
-
-// wait returns when no tail reads any more, after the log was closed.
-func (t *tail) wait() { t.running.Wait() }
