@@ -62,19 +62,19 @@ func (t *tailReader) reread(ctx context.Context, n notice, yield func(events.Rec
 // tailReader yields the records of a range: those that the log has, and then those that the tail offers.
 type tailReader struct {
 	st      *Store
-	r       events.Range // everything up to After was given
+	r       events.Range // everything up to After was passed on
 	selects func(events.Subject) bool
 	whole   bool // records keep their data
 	most    int  // records that wait
 	give    func(context.Context, notice) error
-	over    bool // give nothing more
+	over    bool // pass on nothing more
 	line    *line
 }
 
 // reached is called between the steps of a tailReader. Tests act there.
 var reached = func(point string) {}
 
-// read gives records until ctx is done, the reader is over, or an error.
+// read passes on records until ctx is done, the reader is over, or an error.
 func (t *tailReader) read(ctx context.Context) error {
 	for !t.over && ctx.Err() == nil {
 		if err := t.round(ctx); err != nil {
@@ -87,7 +87,7 @@ func (t *tailReader) read(ctx context.Context) error {
 	return nil
 }
 
-// round gives what the log has and then new records, until too many came while it was reading.
+// round passes on what the log has and then new records, until too many came while it was reading.
 func (t *tailReader) round(ctx context.Context) error {
 	t.line = &line{subject: t.r.Subject, selects: t.selects, whole: t.whole, most: t.most, more: make(chan struct{}, 1)}
 	upto, err := t.st.tail.join(ctx, t.line)
@@ -106,7 +106,7 @@ func (t *tailReader) round(ctx context.Context) error {
 	return t.live(ctx)
 }
 
-// catchUp gives the log's records up to an offset.
+// catchUp passes on the log's records up to an offset.
 func (t *tailReader) catchUp(ctx context.Context, upto events.Offset) error {
 	if upto <= t.r.After {
 		return nil
@@ -129,7 +129,7 @@ func (t *tailReader) catchUp(ctx context.Context, upto events.Offset) error {
 	return nil
 }
 
-// live gives new records.
+// live passes on new records.
 func (t *tailReader) live(ctx context.Context) error {
 	for {
 		list, full, err := t.line.take()
