@@ -16,6 +16,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -205,7 +206,7 @@ func TestLimitsOutlive(t *testing.T) {
 			t.Errorf("usage by %s: %v (-want +got):\n%s", name, err, diff)
 		}
 	}
-	waiting, stop := context.WithTimeout(ctx, 10*time.Second)
+	waiting, stop := context.WithTimeout(ctx, testkit.Patience(time.Minute))
 	defer stop()
 	must(t, st.Wait(waiting, "catalog", head))
 	have, err := attached.Usage(ctx)

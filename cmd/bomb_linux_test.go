@@ -158,7 +158,7 @@ func mustRefuseBombs(t *testing.T, store string) {
 	}
 	defer nc.Close()
 	refused(remote(ctx, t.TempDir(), "tally", "append", "good", "--expect", "@1", "--server", "nats://"+address))
-	answer, err := nc.Request("tally.api.v1.append", []byte(`{"subject":"session/good","expect":{"at":1},"events":[`+event+`]}`), 20*time.Second)
+	answer, err := nc.Request("tally.api.v1.append", []byte(`{"subject":"session/good","expect":{"at":1},"events":[`+event+`]}`), time.Minute)
 	if err != nil || !bytes.Contains(answer.Data, []byte(why)) || !bytes.Contains(answer.Data, []byte(`"invalid"`)) {
 		t.Errorf("a client's own append: got %v %s", err, answer.Data)
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // soon bounds each wait, with room for a loaded machine.
-const soon = time.Minute / 2
+const soon = 2 * time.Minute
 
 // endures lists commands that run until they are stopped.
 var endures = []string{"watch", "daemon run", "inbox run ci --open -- true", "queue work q -- true", "show s -f", "log s -f", "log --all-sessions -f", "doc watch", "inbox ls ci -f"}

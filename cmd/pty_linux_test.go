@@ -99,7 +99,7 @@ func (term *terminal) run(c *exec.Cmd) {
 // await waits until a text is on the screen, or no process has the terminal open.
 func (term *terminal) await(text string) {
 	term.t.Helper()
-	late := time.After(30 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		if bytes.Contains([]byte(term.text()), []byte(text)) {
 			return

@@ -60,7 +60,7 @@ func startNATS(dir string, maxPayload int) (*server.Server, error) {
 		return nil, err
 	}
 	go s.Start()
-	if !s.ReadyForConnections(20 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		stopNATS(s)
 		return nil, errors.New("the server does not start")
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/tree/keeper"
 )
 
@@ -147,7 +148,7 @@ func (k *kept) status() (s treeStatus, code int) {
 // until waits until so returns true.
 func (k *kept) until(what string, so func() bool) {
 	k.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testkit.Patience(time.Minute)); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			s, code := k.status()
 			k.t.Fatalf("timeout: wait until %s: got %+v, %d", what, s, code)

@@ -208,7 +208,7 @@ func TestTwoProjectors(t *testing.T) {
 // nothing.
 func waitCaughtUp(t *testing.T, run func(string, ...string) *exec.Cmd) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		out, err := run("tally", "status", "-o", "json").Output()

@@ -206,7 +206,7 @@ func filesOf(t *testing.T, dir string) map[string]string {
 // create asks for a consumer that has all records, with further members of its configuration.
 func create(nc *stranger, name, more string) (string, error) {
 	m, err := nc.Request("$JS.API.CONSUMER.CREATE.TALLY_1."+name, fmt.Appendf(nil,
-		`{"stream_name":"TALLY_1","config":{"name":%q,"ack_policy":"none","num_replicas":1%s}}`, name, more), 5*time.Second)
+		`{"stream_name":"TALLY_1","config":{"name":%q,"ack_policy":"none","num_replicas":1%s}}`, name, more), time.Minute)
 	if err != nil {
 		return "", err
 	}
@@ -313,10 +313,10 @@ func TestAnswersReachNothingOfTheOwner(t *testing.T) {
 			t.Logf("%d requests, %d aims", tried, len(aims))
 			// The server answers in order, so these answers come after those to all requests above.
 			for range 3 {
-				if _, err := nc.Request("tally.api.v1.watermark", nil, 5*time.Second); err != nil {
+				if _, err := nc.Request("tally.api.v1.watermark", nil, time.Minute); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := nc.Request("$JS.API.STREAM.INFO.TALLY_1", nil, 5*time.Second); err != nil {
+				if _, err := nc.Request("$JS.API.STREAM.INFO.TALLY_1", nil, time.Minute); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -370,7 +370,7 @@ func TestConsumersOfOthersAreBounded(t *testing.T) {
 		`{"stream_name":"TALLY_1","config":{"name":"x","ack_policy":"none","num_replicas":1,"filter_subject":"tally.v1.>"}} x`,
 		`{`, `[]`, `null`, ``, strings.Repeat(" ", 65<<10),
 	} {
-		m, err := nc.Request("$JS.API.CONSUMER.CREATE.TALLY_1.x", []byte(body), 5*time.Second)
+		m, err := nc.Request("$JS.API.CONSUMER.CREATE.TALLY_1.x", []byte(body), time.Minute)
 		if err != nil || !strings.Contains(string(m.Data), `"code":403`) {
 			t.Errorf("%.80s: got %s, %v, want code 403", body, m.Data, err)
 		}
@@ -378,7 +378,7 @@ func TestConsumersOfOthersAreBounded(t *testing.T) {
 	for i := range embedded.MaxConsumers { // a consumer that the server refused does not count
 		stream := fmt.Sprintf("NONE_%d", i)
 		body := fmt.Sprintf(`{"stream_name":%q,"config":{"name":"x","ack_policy":"none","num_replicas":1}}`, stream)
-		m, err := nc.Request("$JS.API.CONSUMER.CREATE."+stream+".x", []byte(body), 5*time.Second)
+		m, err := nc.Request("$JS.API.CONSUMER.CREATE."+stream+".x", []byte(body), time.Minute)
 		if err != nil || !strings.Contains(string(m.Data), `"err_code":10059`) {
 			t.Fatalf("%s: got %s, %v, want code 10059", stream, m.Data, err)
 		}
@@ -402,7 +402,7 @@ func TestConsumersOfOthersAreBounded(t *testing.T) {
 		t.Errorf("another user's consumer: got %s, %v, want it created", answer, err)
 	}
 	for i := range 10 { // deleted consumers no longer count
-		if m, err := nc.Request(fmt.Sprintf("$JS.API.CONSUMER.DELETE.TALLY_1.c%d", i), nil, 5*time.Second); err != nil || !strings.Contains(string(m.Data), "true") {
+		if m, err := nc.Request(fmt.Sprintf("$JS.API.CONSUMER.DELETE.TALLY_1.c%d", i), nil, time.Minute); err != nil || !strings.Contains(string(m.Data), "true") {
 			t.Fatalf("%v", err)
 		}
 	}
@@ -423,7 +423,7 @@ func TestDurableConsumersAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	go foreign.Start()
-	if !foreign.ReadyForConnections(10 * time.Second) {
+	if !foreign.ReadyForConnections(time.Minute) {
 		t.Fatal("the server did not start in time")
 	}
 	nc, err := nats.Connect("", nats.InProcessServer(foreign))

@@ -17,6 +17,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storedir"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -213,7 +214,7 @@ func TestViewOfDeadOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // enough on a slow machine
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience(time.Minute)) // enough on a slow machine
 	defer cancel()
 	waited := make(chan error, 1)
 	go func() { waited <- st.Wait(ctx, "catalog", 1) }()

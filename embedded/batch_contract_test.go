@@ -277,7 +277,7 @@ func batchOvertaken(b *atomicStream) {
 		if a.code != 10071 && (a.code != 10164 || b.replicas == 1) {
 			b.t.Errorf("got %v", a)
 		}
-		if m, err := reply.NextMsg(5 * time.Second); err != nil || b.parse(m.Data).code != 0 {
+		if m, err := reply.NextMsg(testkit.Patience(time.Minute)); err != nil || b.parse(m.Data).code != 0 {
 			b.t.Errorf("the batch: %v", err)
 		}
 		reply.Unsubscribe()

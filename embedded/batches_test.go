@@ -14,6 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // atomicStream is a stream that accepts atomic batches.
@@ -146,7 +148,7 @@ func (b *atomicStream) all(list ...message) batchAnswer {
 }
 
 func (b *atomicStream) ask(m *nats.Msg) batchAnswer {
-	reply, err := b.nc.RequestMsg(m, 5*time.Second)
+	reply, err := b.nc.RequestMsg(m, time.Minute)
 	if err != nil {
 		return batchAnswer{err: err}
 	}
@@ -186,7 +188,7 @@ func (b *atomicStream) put(subject string) uint64 {
 // atRest repeats send as long as three nodes answer that another message to the subject is under way, unless the test
 // expects that code.
 func (b *atomicStream) atRest(send func() batchAnswer, codes ...int) batchAnswer {
-	for giveUp := time.Now().Add(10 * time.Second); ; {
+	for giveUp := time.Now().Add(testkit.Patience(time.Minute)); ; {
 		a := send()
 		if a.code != 10164 || b.replicas == 1 || slices.Contains(codes, a.code) || time.Now().After(giveUp) {
 			return a

@@ -45,7 +45,7 @@ func TestSyncThatFailed(t *testing.T) {
 	if _, err := s.Log().Append(t.Context(), sub, log.Any, event(1)); !errors.Is(err, log.ErrUnknown) {
 		t.Errorf("an append whose sync failed: got %v", err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(testkit.Patience(time.Minute))
 	for i := 1; i < 5; i++ {
 		_, err := s.Log().Append(t.Context(), sub, log.Any, event(i))
 		for err != nil && time.Now().Before(deadline) {

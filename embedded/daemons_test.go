@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/daemon"
 	"github.com/tallylog/tally/internal/daemon/runner"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // lookout is a daemon that reports when it looked.
@@ -57,7 +58,7 @@ func TestDaemonsOfTheOwner(t *testing.T) {
 	for begun := time.Now(); ; {
 		if list, err := runner.StatusOf(dir); err == nil && len(list) == 1 && list[0].PID == os.Getpid() && list[0].Daemon == "lookout" && list[0].Waits == "a record or the time" && list[0].Next.IsZero() {
 			break
-		} else if time.Since(begun) > 20*time.Second {
+		} else if time.Since(begun) > testkit.Patience(time.Minute) {
 			t.Fatalf("got %+v, %v", list, err)
 		}
 		time.Sleep(time.Millisecond)

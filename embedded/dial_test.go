@@ -38,7 +38,7 @@ func mustServe(t *testing.T, conf string) *server.Server {
 		t.Fatal(err)
 	}
 	go s.Start()
-	if !s.ReadyForConnections(20 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not start")
 	}
 	t.Cleanup(func() {

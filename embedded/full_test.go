@@ -81,7 +81,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(testkit.Patience(time.Minute))
 	for {
 		_, err := l.Append(t.Context(), sub, log.Any, turn("", "again"))
 		if err == nil {

@@ -222,7 +222,7 @@ func TestNobodySpeaksAsTheOwner(t *testing.T) {
 					if !errors.Is(err, nats.ErrPermissionViolation) {
 						t.Errorf("%s: got %v", what, err)
 					}
-				case <-time.After(5 * time.Second):
+				case <-time.After(testkit.Patience(time.Minute)):
 					t.Errorf("%s: got no error, want a denied permission", what)
 				}
 			}

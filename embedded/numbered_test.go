@@ -78,7 +78,7 @@ func (c *wireClient) send(request []byte) *nats.Subscription {
 func (c *wireClient) receive(answers *nats.Subscription) (r wireReply) {
 	c.t.Helper()
 	defer answers.Unsubscribe()
-	m, err := answers.NextMsg(10 * time.Second)
+	m, err := answers.NextMsg(testkit.Patience(time.Minute))
 	if err == nil {
 		err = json.Unmarshal(m.Data, &r)
 	}
@@ -161,7 +161,7 @@ func TestNumberedRequestFails(t *testing.T) {
 		`{"subject":"session/s","producer":"p","events":[]}`:                                          "number",
 		`{"subject":"session/s","producer":"` + strings.Repeat("x", 65) + `","number":1,"events":[]}`: "producer",
 	} {
-		m, err := c.nc.Request("tally.api.v1.append", []byte(request), 5*time.Second)
+		m, err := c.nc.Request("tally.api.v1.append", []byte(request), time.Minute)
 		if err != nil || !strings.Contains(string(m.Data), `"field":"`+field+`"`) {
 			t.Errorf("%s: got %s, %v", request, m.Data, err)
 		}
@@ -216,7 +216,7 @@ func TestServiceIsAMicroService(t *testing.T) {
 		"STATS": {`"name":"append"`, `"num_requests":1`},
 	} {
 		for _, subject := range []string{"$SRV." + verb, "$SRV." + verb + ".tally"} {
-			m, err := c.nc.Request(subject, nil, 5*time.Second)
+			m, err := c.nc.Request(subject, nil, time.Minute)
 			if err != nil {
 				t.Errorf("%s: %v", subject, err)
 				continue

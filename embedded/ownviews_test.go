@@ -46,7 +46,7 @@ func TestViewsOfPrograms(t *testing.T) {
 	}
 	kept := func(t *testing.T, st *tally.Store, want int) {
 		t.Helper()
-		ctx, stop := context.WithTimeout(t.Context(), testkit.Patience(20*time.Second))
+		ctx, stop := context.WithTimeout(t.Context(), testkit.Patience(time.Minute))
 		defer stop()
 		if err := st.Wait(ctx, "counted", cast(t, st)); err != nil {
 			t.Fatal(err)

@@ -181,7 +181,7 @@ func TestD65PurgeReachesEveryReader(t *testing.T) {
 	p.shown(purged)
 	p.seesNothing(t.Context(), offsets, blobs[0])
 	var left []string // a view shows a purge a moment before its write-ahead log is empty
-	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+	for until := time.Now().Add(testkit.Patience(time.Minute)); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
 		left = slices.DeleteFunc(p.grep(filepath.Join(dir, "store")), func(name string) bool {
 			return strings.HasPrefix(name, "revisions.") // the snapshotter removes this file later
 		})

@@ -50,7 +50,7 @@ func mustSettle(t *testing.T, dir string) {
 
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(testkit.Patience(time.Minute))
 	for {
 		err := check()
 		if err == nil {
@@ -275,7 +275,7 @@ func withServer(t *testing.T, dir string, do func(jetstream.JetStream)) {
 	go s.Start()
 	defer s.WaitForShutdown()
 	defer s.Shutdown()
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not start")
 	}
 	nc, err := nats.Connect("", nats.InProcessServer(s))

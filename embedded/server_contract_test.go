@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally/internal/nats/natsfile"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // contract lists what tally assumes about nats-server beyond its documented interface, each with a test on the server
@@ -118,7 +119,7 @@ func runPlain(t testing.TB, dir string) *plainServer {
 	ns.SetLoggerV2(&p.log, false, false, false)
 	go ns.Start()
 	t.Cleanup(p.stop)
-	if !ns.ReadyForConnections(10 * time.Second) {
+	if !ns.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not start")
 	}
 	if p.nc, err = nats.Connect("", nats.InProcessServer(ns)); err == nil {
@@ -467,7 +468,7 @@ func greet(t *testing.T, s *server.Server, user string) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	in := bufio.NewReader(c)
 	if _, err := in.ReadString('\n'); err != nil {
 		t.Fatal(err)
@@ -488,7 +489,7 @@ func contractRegister(t *testing.T) {
 	}
 	go s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not start")
 	}
 	dial := func(user string) (*nats.Conn, error) {
@@ -520,7 +521,7 @@ func contractRegister(t *testing.T) {
 		err = mine.Flush()
 	}
 	if err == nil {
-		_, err = late.Request("ask", nil, 10*time.Second)
+		_, err = late.Request("ask", nil, time.Minute)
 	}
 	if err != nil {
 		t.Errorf("a service of another account: got %v", err)
@@ -630,7 +631,7 @@ func contractAccounts(t *testing.T) {
 	}
 	go s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not start")
 	}
 	dial := func(user string) *nats.Conn {
@@ -654,7 +655,7 @@ func contractAccounts(t *testing.T) {
 	if err := errors.Join(err, mine.Flush(), theirs.Flush(), theirs.PublishRequest(asked, aim, []byte("q"))); err != nil {
 		t.Fatal(err)
 	}
-	m, err := requests.NextMsg(10 * time.Second)
+	m, err := requests.NextMsg(testkit.Patience(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -664,7 +665,7 @@ func contractAccounts(t *testing.T) {
 	if err := m.Respond([]byte("a")); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := there.NextMsg(10 * time.Second); err != nil || string(m.Data) != "a" {
+	if m, err := there.NextMsg(testkit.Patience(time.Minute)); err != nil || string(m.Data) != "a" {
 		t.Errorf("the answer: got %v", err)
 	}
 	if err := mine.Flush(); err != nil {

@@ -41,7 +41,7 @@ func TestServiceSpeaksAsDocumented(t *testing.T) {
 	defer nc.Close()
 	ask := func(subject, request string) *nats.Msg {
 		t.Helper()
-		m, err := nc.Request(subject, []byte(request), 5*time.Second)
+		m, err := nc.Request(subject, []byte(request), time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/tree/keeper"
 	"github.com/tallylog/tally/log"
 )
@@ -198,7 +199,7 @@ func (n noted) ask(verb string) (keeper.Answer, error) {
 // until waits until so returns true.
 func (n noted) until(what string, so func() bool) {
 	n.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testkit.Patience(time.Minute)); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			n.t.Fatalf("timeout: wait until %s", what)
 		}

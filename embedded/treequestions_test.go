@@ -63,7 +63,7 @@ func TestTreeQuestions(t *testing.T) {
 	nc := mustConnect(t, of.URL, nats.UserInfo(user, password))
 	ask := func(verb, question string) string {
 		t.Helper()
-		m, err := nc.Request("tally.api.v1.tree."+verb, []byte(question), 10*time.Second)
+		m, err := nc.Request("tally.api.v1.tree."+verb, []byte(question), time.Minute)
 		if err != nil {
 			t.Fatalf("%s: %v", verb, err)
 		}

@@ -189,7 +189,7 @@ func TestTreeSlow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience(time.Minute))
 	defer cancel()
 	waited := make(chan error, 1)
 	go func() { waited <- attached.Wait(ctx, "tree:notes", head+1) }()

@@ -147,7 +147,7 @@ func wireWriter(name string, nc *nats.Conn) writer {
 		if err != nil {
 			return err
 		}
-		m, err := nc.Request("tally.api.v1.append", []byte(`{"subject":"document/note/`+id+`","events":[`+string(raw)+`]}`), 20*time.Second)
+		m, err := nc.Request("tally.api.v1.append", []byte(`{"subject":"document/note/`+id+`","events":[`+string(raw)+`]}`), time.Minute)
 		if err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ func TestUnknownTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer nc.Close()
-		m, err := nc.Request("tally.api.v1.append", []byte(`{"subject":"session/s1","events":[`+string(text)+`]}`), 5*time.Second)
+		m, err := nc.Request("tally.api.v1.append", []byte(`{"subject":"session/s1","events":[`+string(text)+`]}`), time.Minute)
 		if err != nil || m.Header.Get("Nats-Service-Error-Code") != "invalid" || !strings.Contains(string(m.Data), nearest) {
 			t.Errorf("got %s, %v, want the code invalid and %s", m.Data, err, nearest)
 		}

@@ -200,7 +200,7 @@ func TestFollowerHearsOfASegment(t *testing.T) {
 		mustAppend(t, owner, sub, note("0", "x"))
 		attached := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Via: true, Reads: mustDial(t, s)}})
 		idle := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Via: true, Reads: mustDial(t, s)}})
-		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience(20*time.Second))
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience(time.Minute))
 		defer cancel()
 		got := make(chan string)
 		go func() {
@@ -215,14 +215,14 @@ func TestFollowerHearsOfASegment(t *testing.T) {
 		}()
 		for i := range 40 {
 			if id, more := <-got; !more || id != fmt.Sprint(i) {
-				t.Fatalf("followed %q, want %d: it had %v for it", id, i, testkit.Patience(20*time.Second))
+				t.Fatalf("followed %q, want %d: it had %v for it", id, i, testkit.Patience(time.Minute))
 			}
 			mustAppend(t, owner, sub, note(fmt.Sprint(i+1), strings.Repeat("x", 500)))
 			if i%8 == 7 {
 				mustSeal(t, nc, 1)
 				for have, want := 0, len(streams(t, nc)); have < want; have = log.KnownSegments(idle) {
 					if ctx.Err() != nil {
-						t.Fatalf("after %v, a process that asks nothing knows %d segments, want %d", testkit.Patience(20*time.Second), have, want)
+						t.Fatalf("after %v, a process that asks nothing knows %d segments, want %d", testkit.Patience(time.Minute), have, want)
 					}
 					time.Sleep(time.Millisecond)
 				}
@@ -271,7 +271,7 @@ func half(list []*jetstream.StreamInfo) string {
 // mustSeal waits until there are n segments or more, and every full one is sealed, by the server's word.
 func mustSeal(t *testing.T, nc *nats.Conn, n int) {
 	t.Helper()
-	patience := testkit.Patience(20 * time.Second)
+	patience := testkit.Patience(time.Minute)
 	for begun := time.Now(); ; time.Sleep(2 * time.Millisecond) {
 		list := streams(t, nc)
 		said := half(list)
@@ -320,7 +320,7 @@ func (r *rolling) event() events.Event {
 
 // reach appends until there are n segments and the full ones are sealed.
 func (r *rolling) reach(n int) {
-	patience := testkit.Patience(10 * time.Second)
+	patience := testkit.Patience(time.Minute)
 	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(2 * time.Millisecond) {
 		list := streams(r.t, r.own)
 		if len(list) >= n && half(list) == "" {
@@ -430,7 +430,7 @@ func TestStreamsChange(t *testing.T) {
 		}
 		select {
 		case <-failed:
-		case <-time.After(testkit.Patience(10 * time.Second)):
+		case <-time.After(testkit.Patience(time.Minute)):
 			t.Fatal("no round has begun")
 		}
 		r.unchanged(2)
@@ -445,7 +445,7 @@ func TestStreamsChange(t *testing.T) {
 // gaveUp waits for a round of the worker that ended with an error.
 func (r *rolling) gaveUp() {
 	r.t.Helper()
-	patience := testkit.Patience(10 * time.Second)
+	patience := testkit.Patience(time.Minute)
 	select {
 	case <-r.left:
 	case <-time.After(patience):

@@ -117,7 +117,7 @@ func TestClusterWithoutLeader(t *testing.T) {
 			m.Respond([]byte(`{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}`))
 			return
 		}
-		if answer, err := behind.Request(m.Subject, m.Data, 5*time.Second); err == nil {
+		if answer, err := behind.Request(m.Subject, m.Data, time.Minute); err == nil {
 			m.Respond(answer.Data)
 		}
 	})

@@ -66,7 +66,7 @@ func (d *disk) count() int {
 
 func committing(t *testing.T, d *disk) *log.Log {
 	t.Helper()
-	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Host: log.Host{Sync: d.sync}, AckWait: 5 * time.Second})
+	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Host: log.Host{Sync: d.sync}, AckWait: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestNoAckBeforeItsSync(t *testing.T) {
 	defer release()
 	sub := events.Session("", "s")
 	first := l.AppendAsync(t.Context(), sub, log.Any, someTurn("e1"))
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(testkit.Patience(time.Minute))
 	for {
 		head, err := l.Head(t.Context())
 		if err != nil {
@@ -370,7 +370,7 @@ func TestMarkIsBeforeTheAcknowledgement(t *testing.T) {
 			}
 		}
 	}
-	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Host: log.Host{Sync: d.sync, Mark: mark}, AckWait: 5 * time.Second})
+	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Host: log.Host{Sync: d.sync, Mark: mark}, AckWait: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,7 +409,7 @@ func TestMarkIsBeforeTheAcknowledgement(t *testing.T) {
 // mustHead waits until the log has a record at an offset.
 func mustHead(t *testing.T, l *log.Log, want events.Offset) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(testkit.Patience(time.Minute))
 	for {
 		head, err := l.Head(t.Context())
 		if err != nil {
@@ -447,7 +447,7 @@ func TestWhatIsReadIsSynced(t *testing.T) {
 			if _, err := l.Append(t.Context(), events.Session("", "s"), log.Any, someTurn("a")); !errors.Is(err, log.ErrUnknown) {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience(20*time.Second))
+			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience(time.Minute))
 			defer cancel()
 			if rec, err := see(ctx, l); err != nil || rec.ID != "a" {
 				t.Fatalf("got %v, %v, want record a", rec, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -60,7 +61,7 @@ func TestRequestThatIsExactlyFull(t *testing.T) {
 			if list := mustReadAll(t, mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Scans: scans}})); len(list) != n {
 				t.Errorf("read %d messages, want %d", len(list), n)
 			}
-			if _, err := made.NextMsg(10 * time.Second); err != nil {
+			if _, err := made.NextMsg(testkit.Patience(time.Minute)); err != nil {
 				t.Fatalf("wait for the consumer of the read: %v", err)
 			}
 			// The server tells of consumers in the order in which it made them.
@@ -68,7 +69,7 @@ func TestRequestThatIsExactlyFull(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer js.DeleteConsumer("TALLY_1", "after")
-			switch next, err := made.NextMsg(10 * time.Second); {
+			switch next, err := made.NextMsg(testkit.Patience(time.Minute)); {
 			case err != nil:
 				t.Fatalf("wait for the consumer that the test made: %v", err)
 			case !strings.HasSuffix(next.Subject, ".after"):

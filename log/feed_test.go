@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -130,7 +131,7 @@ func TestScanLeftEarly(t *testing.T) {
 	for range l.Read(t.Context(), events.Range{}) {
 		break
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(testkit.Patience(time.Minute))
 	for s.NumClients() > 2 && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -23,7 +23,7 @@ func TestFilesReadAroundDamage(t *testing.T) {
 	s := mustServe(t, dir, nil)
 	l := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Owner: true, Segments: log.Segments{Bytes: 8_500_000, Dir: index}}})
 	n, text := 0, strings.Repeat("x", 300_000)
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(testkit.Patience(time.Minute)); ; {
 		mustAppend(t, l, events.Session("", "s"), note("", text))
 		n++
 		if _, err := os.Stat(filepath.Join(index, "TALLY_1.index")); err == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/nats/natsfile"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -21,7 +22,7 @@ func TestIndexCountsWhatTheServerForgot(t *testing.T) {
 	s := mustServe(t, dir, nil)
 	l := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Owner: true, Segments: log.Segments{Bytes: 20_000, Dir: index}}})
 	n := 0
-	for deadline := time.Now().Add(20 * time.Second); ; n++ {
+	for deadline := time.Now().Add(testkit.Patience(time.Minute)); ; n++ {
 		mustAppend(t, l, events.Session("", fmt.Sprint("s", n%3)), note("", strings.Repeat("x", 200)))
 		if _, err := os.Stat(filepath.Join(index, "TALLY_1.index")); err == nil {
 			n++

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -150,7 +151,7 @@ func diesWhenAsked(t *testing.T, to string, do call) {
 	s := mustServeOwner(t)
 	d := &deaf{server: s}
 	attached := mustOpen(t, d.dial(t), log.Config{Host: log.Host{Via: true, Reads: d.dial(t)}, AckWait: 100 * time.Hour})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // enough for any machine
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience(time.Minute)) // enough for any machine
 	defer cancel()
 	asked, over := d.turn(to), make(chan error, 1)
 	go func() { over <- do(ctx, attached) }()
@@ -184,7 +185,7 @@ func TestOpenDoesNotWaitForADeadOwner(t *testing.T) {
 	log.SetAway(t, 100*time.Hour)
 	for _, to := range []string{"$JS.API.STREAM.NAMES", "$JS.API.STREAM.INFO."} {
 		d := &deaf{server: mustServeOwner(t)}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience(time.Minute))
 		defer cancel()
 		asked := d.turn(to)
 		go func() { <-asked; d.die() }()
@@ -208,7 +209,7 @@ func TestSilentOwner(t *testing.T) {
 		t.Run(to, func(t *testing.T) {
 			d := &deaf{server: mustServeOwner(t)}
 			attached := mustOpen(t, d.dial(t), log.Config{Host: log.Host{Via: true, Reads: d.dial(t)}})
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // enough for any machine
+			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience(time.Minute)) // enough for any machine
 			defer cancel()
 			log.SetAway(t, 20*time.Millisecond) // for the call alone: a busy machine may take longer to open
 			d.turn(to)

@@ -153,7 +153,7 @@ func TestForeignMessage(t *testing.T) {
 		{Subject: "tally.v1.zz.default.session.x", Data: []byte("no subject either")},
 		structured,
 	} {
-		if _, err := nc.RequestMsg(m, 5*time.Second); err != nil {
+		if _, err := nc.RequestMsg(m, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -203,7 +203,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; {
+	for deadline := time.Now().Add(testkit.Patience(time.Minute)); ; {
 		stream, err := js.Stream(t.Context(), "TALLY_1")
 		if err != nil {
 			t.Fatal(err)
@@ -232,7 +232,7 @@ func TestFollowSurvives(t *testing.T) {
 	t.Cleanup(nc.Close)
 	l := mustOpen(t, nc, log.Config{})
 	a := events.Session("", "a")
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for _, r := range []events.Range{{}, {Subject: a}} {
 		start := mustAppend(t, l, a, note("", "x")).Last

@@ -41,7 +41,7 @@ func mustServe(t testing.TB, dir string, change func(*server.Options)) *server.S
 		t.Fatal(err)
 	}
 	go s.Start()
-	if !s.ReadyForConnections(20 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not start")
 	}
 	t.Cleanup(func() { mustStop(s) })

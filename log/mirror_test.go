@@ -141,7 +141,7 @@ func mirrorTargets(t *testing.T, run func(t *testing.T, open func() *log.Log, js
 				t.Fatal(err)
 			}
 			run(t, func() *log.Log {
-				c := log.Config{AckWait: 5 * time.Second}
+				c := log.Config{AckWait: time.Minute}
 				if owner {
 					c.Host = log.Host{Owner: true, Copy: true, Appends: mustLogin(t, s), Settled: events.MaxOffset, Segments: log.Segments{Bytes: 20_000, Dir: t.TempDir()},
 						Sync: func(string) error { return nil }}

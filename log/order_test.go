@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
@@ -33,7 +34,7 @@ func (s *steps) mustBegin(t *testing.T, what string) {
 	t.Helper()
 	select {
 	case <-s.began:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testkit.Patience(time.Minute)):
 		t.Fatalf("no sync began %s, within 10s", what)
 	}
 }
@@ -266,7 +267,7 @@ func (c *leakyCursor) Next(ctx context.Context) (log.Message, error) {
 func TestFollowNoticesAGap(t *testing.T) {
 	mem := shared{memlog.New(memlog.Config{})}
 	writer, l := logtest.OpenOn(t, mem, log.Config{}), logtest.OpenOn(t, leaky{mem, 3}, log.Config{})
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), testkit.Patience(time.Minute))
 	defer stop()
 	sub := events.Session("", "s")
 	mustAppend(t, writer, sub, note("", "1"))

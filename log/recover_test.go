@@ -283,7 +283,7 @@ func (r *recovering) promised(ack log.Ack, evs ...events.Event) {
 // insist repeats an append until it is acknowledged, as a producer does. If the disk is sick, it recovers.
 func (r *recovering) insist(what string, do func() error) {
 	var err error
-	for begun := time.Now(); time.Since(begun) < testkit.Patience(5*time.Second); {
+	for begun := time.Now(); time.Since(begun) < testkit.Patience(time.Minute); {
 		if err = do(); err == nil {
 			return
 		}
@@ -398,7 +398,7 @@ func TestRecover(t *testing.T) {
 			r.append(b, log.Any, note("second", "x"))
 		}
 		act.Store(&lose)
-		ctx, stop := context.WithTimeout(t.Context(), testkit.Patience(5*time.Second))
+		ctx, stop := context.WithTimeout(t.Context(), testkit.Patience(time.Minute))
 		defer stop()
 		var got []string
 		for rec, err := range r.l.Follow(ctx, events.Range{Limit: 2}) {

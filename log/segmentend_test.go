@@ -15,6 +15,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/nats/segindex"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -37,7 +38,7 @@ func TestFullSegmentEndsWhereTheNextBegins(t *testing.T) {
 		l = mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Owner: true, Segments: log.Segments{Bytes: 1 << 20, Dir: index, Above: above}}})
 		mustAppend(t, l, sub, note("next", "x"))
 
-		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), testkit.Patience(time.Minute))
 		defer stop()
 		var got []string
 		for rec, err := range l.Follow(ctx, events.Range{Subject: sub, Limit: kept + 1}) {

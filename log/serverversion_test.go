@@ -47,7 +47,7 @@ func oldServer(t *testing.T, version string) string {
 func TestServerVersion(t *testing.T) {
 	for _, version := range []string{"2.9.10", "2.11.9", "2.0.0", "1.4.1", "0.8.0", "v2.10.3", "2.11.0-RC.1"} {
 		t.Run("B-26 nats-server "+version, func(t *testing.T) {
-			nc, err := nats.Connect(oldServer(t, version), nats.Timeout(10*time.Second))
+			nc, err := nats.Connect(oldServer(t, version), nats.Timeout(time.Minute))
 			if err != nil {
 				t.Fatal(err)
 			}

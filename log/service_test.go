@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
@@ -44,7 +45,7 @@ func TestServiceTakesNothingBehindItsEnd(t *testing.T) {
 		data:  `{"subject":"session/a","events":[{"specversion":"1.0","id":"x","source":"urn:test","type":"com.example.note","datacontenttype":"application/json","data":1}]}`,
 		reply: answers.Subject,
 	})
-	m, err := answers.NextMsg(5 * time.Second)
+	m, err := answers.NextMsg(testkit.Patience(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestNumberedRequestsBehindAFailure(t *testing.T) {
 			})
 		}
 		failed := func() bool {
-			m, err := answers.NextMsg(10 * time.Second)
+			m, err := answers.NextMsg(testkit.Patience(time.Minute))
 			if err != nil {
 				t.Fatalf("no answer within 10s: %v", err)
 			}
@@ -111,7 +112,7 @@ func TestNumberedRequestsBehindAFailure(t *testing.T) {
 // A service that is closed answers the appends under way when they are over.
 func TestServiceAnswersAtItsEnd(t *testing.T) {
 	t.Run("net U2 an owner that ends acknowledges the appends under way", func(t *testing.T) {
-		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), testkit.Patience(time.Minute))
 		defer stop()
 		s := mustServe(t, t.TempDir(), nil)
 		d := &disk{}
@@ -229,7 +230,7 @@ func TestForgedWatermarkIsNotBelieved(t *testing.T) {
 	}
 	select {
 	case <-seen:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testkit.Patience(time.Minute)):
 		t.Error("Follow did not yield the durable record")
 	}
 }

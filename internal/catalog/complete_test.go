@@ -150,7 +150,7 @@ func TestNamed(t *testing.T) {
 func TestGlanceLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	look := func() ([]string, error) {
-		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		r, err := Glance(ctx, dir)
 		if err != nil {

@@ -94,7 +94,7 @@ func connect(b *testing.B) *nats.Conn {
 	}
 	go s.Start()
 	b.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(20 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		b.Fatal("the server does not start")
 	}
 	nc, err := nats.Connect(s.ClientURL())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/storagetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -28,7 +29,7 @@ func TestRunDropsNothing(t *testing.T) {
 	must(t, tr.Apply(ctx, projector.Decode(rec)))
 	ended := make(chan error, 1)
 	go func() { ended <- tr.Run(ctx) }()
-	for deadline := time.Now().Add(10 * time.Second); tr.Status().Watching == ""; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testkit.Patience(time.Minute)); tr.Status().Watching == ""; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("Run does not follow the files")
 		}

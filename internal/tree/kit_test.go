@@ -41,7 +41,7 @@ func need[V any](v V, err error) V {
 }
 
 // bound is how long a test waits for an event that must happen.
-const bound = 20 * time.Second
+const bound = time.Minute
 
 // heard returns the next value of a channel. If none comes, the test fails and says what it waited for.
 func heard[V any](t testing.TB, from <-chan V, what string) (v V) {

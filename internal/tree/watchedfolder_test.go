@@ -63,7 +63,7 @@ func (r *real) put(id, text string, at events.Offset) (events.Offset, error) {
 // until waits until a condition holds.
 func (r *real) until(what string, so func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(testkit.Patience(20 * time.Second)); !so(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(testkit.Patience(time.Minute)); !so(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("not true in time: %s; the tree is %+v", what, r.tree.Status())
 		}

@@ -42,7 +42,7 @@ func startKeeper(t *testing.T, dir string) *exec.Cmd {
 // keeperPID waits until a process keeps a view, and returns its id.
 func keeperPID(t *testing.T, dir, name string) int {
 	t.Helper()
-	for giveUp := time.Now().Add(testkit.Patience(20 * time.Second)); time.Now().Before(giveUp); time.Sleep(10 * time.Millisecond) {
+	for giveUp := time.Now().Add(testkit.Patience(time.Minute)); time.Now().Before(giveUp); time.Sleep(10 * time.Millisecond) {
 		list, err := catalog.OwnIn(dir)
 		must(t, err)
 		for _, f := range list {
@@ -177,7 +177,7 @@ func TestFilesOfViews(t *testing.T) {
 	}
 	await := func(what string, is func() bool) {
 		t.Helper()
-		for giveUp := time.Now().Add(testkit.Patience(20 * time.Second)); !is(); time.Sleep(10 * time.Millisecond) {
+		for giveUp := time.Now().Add(testkit.Patience(time.Minute)); !is(); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(giveUp) {
 				t.Fatalf("%s: it has versions %v", what, versions())
 			}

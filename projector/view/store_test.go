@@ -37,7 +37,7 @@ func mustOpen(t *testing.T, o embedded.Options) *tally.Store {
 
 // soon returns a context for what must happen soon.
 func soon(t *testing.T) context.Context {
-	ctx, stop := context.WithTimeout(t.Context(), testkit.Patience(30*time.Second))
+	ctx, stop := context.WithTimeout(t.Context(), testkit.Patience(time.Minute))
 	t.Cleanup(stop)
 	return ctx
 }

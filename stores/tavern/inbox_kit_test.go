@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
@@ -77,7 +78,7 @@ func inboxBodies(list []tavern.Message) (texts []string) {
 // inboxTake follows an inbox until a number of messages arrived.
 func inboxTake(t testing.TB, in *tavern.Inbox, after events.Offset, n int) (list []tavern.Message) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience(time.Minute))
 	defer cancel()
 	for m, err := range in.Follow(ctx, after) {
 		must(t, err)

@@ -26,7 +26,7 @@ func need[T any](v T, err error) T {
 }
 
 // bound is how long a test waits for an event that must happen.
-const bound = 20 * time.Second
+const bound = time.Minute
 
 // heard returns the next value of a channel. If none comes, the test fails and says what it waited for.
 func heard[T any](t testing.TB, from <-chan T, what string) (v T) {

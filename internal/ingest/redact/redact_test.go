@@ -187,7 +187,11 @@ func TestLinear(t *testing.T) {
 			size /= 4
 		}
 		small := min(took(size), took(size), took(size))
-		if large := took(16 * size); large > 64*small+time.Second {
+		large := took(16 * size)
+		for try := 0; try < 3 && large > 64*small+time.Second; try++ { // other work may have run meanwhile
+			small, large = min(small, took(size)), took(16*size)
+		}
+		if large > 64*small+time.Second {
 			t.Errorf("%q: %d bytes took %v, %d took %v", unit, size, small, 16*size, large)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/tallylog/tally/internal/disk/lockfile"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // watching relies on the system's events alone: all intervals are long.
@@ -26,7 +27,7 @@ func watching(o *Options) {
 func (r *rig) await(what string, is func() bool) {
 	r.t.Helper()
 	r.open()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), testkit.Patience(time.Minute))
 	defer cancel()
 	for !is() {
 		b, err := r.tail.Next(ctx)

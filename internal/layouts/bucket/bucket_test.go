@@ -31,7 +31,7 @@ func serve(t *testing.T) *server.Server {
 	must(t, err)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(20 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not start")
 	}
 	return s
@@ -43,7 +43,7 @@ func connect(t *testing.T, address string) jetstream.JetStream {
 	nc, err := nats.Connect(address, nats.NoReconnect())
 	must(t, err)
 	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
 	must(t, err)
 	return js
 }

@@ -201,7 +201,7 @@ func inBucket(t *testing.T) layouts.Storage {
 	must(t, err)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(20 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not start")
 	}
 	nc, err := nats.Connect("", nats.InProcessServer(s))

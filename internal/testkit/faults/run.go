@@ -56,7 +56,7 @@ func pattern(test string) string {
 
 // environment puts the overlay into the environment, so that programs that the test builds have the fault too. It
 // unsets CI, under which a test fails if the machine lacks something, and the long campaigns, which continue after a
-// law was broken.
+// law was broken. What never happens because of a fault is given up soon, see testkit.Patience.
 func environment(r Run, overlay string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "CI=") || strings.HasPrefix(v, "TALLY_SOAK=") || strings.HasPrefix(v, Var+"=")
@@ -64,7 +64,7 @@ func environment(r Run, overlay string) []string {
 	if overlay != "" {
 		env = append(env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	}
-	return slices.Concat(env, []string{"TALLY_TESTS=full"}, r.Env) // as many random histories as CI plays
+	return slices.Concat(env, []string{"TALLY_TESTS=full", "TALLY_PATIENCE=8s"}, r.Env) // as many random histories as CI plays
 }
 
 // rapid returns the flags that keep rapid from shrinking and saving failures, if the package's tests use it.

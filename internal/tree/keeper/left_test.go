@@ -53,7 +53,7 @@ func TestProblemsThatAreLeft(t *testing.T) {
 		ts, ended := keep(ctx)
 		k, err := ts.keep(ctx, tree)
 		must(t, err)
-		for late := time.Now().Add(testkit.Patience(5 * time.Second)); !is(k.status(ctx)); time.Sleep(5 * time.Millisecond) {
+		for late := time.Now().Add(testkit.Patience(time.Minute)); !is(k.status(ctx)); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(late) {
 				t.Fatalf("timeout: want %s: %+v", what, k.status(ctx))
 			}

@@ -186,7 +186,7 @@ func TestLarge(t *testing.T) {
 	for _, text := range []string{"---\n" + strings.Repeat("k", 1<<20) + ": v\n---\n", "---\nk: " + strings.Repeat("\"", 1<<20) + "\n---\n", many.String(), "---\n" + strings.Repeat(":\n", 1<<19)} {
 		begun := time.Now()
 		setLarge(t, []byte(text))
-		if took := time.Since(begun); took > 2*time.Second {
+		if took := time.Since(begun); took > 20*time.Second { // quadratic would take minutes
 			t.Errorf("%d bytes took %v", len(text), took)
 		}
 	}
