@@ -159,7 +159,7 @@ func TestKillWorker(t *testing.T) {
 	t.Parallel()
 	store, path := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "w")
 	owner(t, store)
-	output(t, nil, store, "tally", "queue", "add", "q", "--configure", "--lease", "500ms")
+	output(t, nil, store, "tally", "queue", "add", "q", "--configure", "--lease", "2s")
 	enqueue(t, store, "q", "--id", "killed")
 	w := doing(t, store, "queue", "work", "q", "--worker", "first", "--", "sh", "-c", waits(path, "echo late"))
 	mustAppear(t, path+".begun.killed")
