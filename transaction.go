@@ -455,9 +455,13 @@ func (d *Documents) purgeBlobs(ctx context.Context, sub events.Subject) (purged 
 	if err != nil {
 		return 0, err
 	}
-	list, err := d.st.loader.Unreferenced(ctx, sub)
-	for _, sum := range list {
-		blob := events.Document(sub.Namespace, events.KindBlob, sum)
+	list, err := d.st.loader.Unreferenced(ctx, sub.Namespace, []events.Subject{sub}, func(rec events.Record) events.Record {
+		if rec.Subject == sub {
+			rec.Event = events.Event{}
+		}
+		return rec
+	})
+	for _, blob := range list {
 		have, err := d.st.loader.Document(ctx, blob, 0)
 		if errors.Is(err, ErrNotFound) {
 			continue

@@ -171,15 +171,20 @@ func TestD65PurgeReachesEveryReader(t *testing.T) {
 		t.Fatalf("before the purge, only %s contain the canary: the test shows nothing", found)
 	}
 
-	blobs, err := p.st.Loader().Unreferenced(t.Context(), p.doc)
+	blobs, err := p.st.Loader().Unreferenced(t.Context(), p.doc.Namespace, []events.Subject{p.doc}, func(rec events.Record) events.Record {
+		if rec.Subject == p.doc {
+			rec.Event = events.Event{}
+		}
+		return rec
+	})
 	p.must(err)
 	if len(blobs) != 1 {
 		t.Fatalf("got %d blobs without another reference, want 1 of 2", len(blobs))
 	}
 	p.purge(p.doc)
-	purged := p.purge(events.Document("", events.KindBlob, blobs[0]))
+	purged := p.purge(blobs[0])
 	p.shown(purged)
-	p.seesNothing(t.Context(), offsets, blobs[0])
+	p.seesNothing(t.Context(), offsets, blobs[0].ID)
 	var left []string // a view shows a purge a moment before its write-ahead log is empty
 	for until := time.Now().Add(testkit.Patience(time.Minute)); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
 		left = slices.DeleteFunc(p.grep(filepath.Join(dir, "store")), func(name string) bool {
@@ -199,7 +204,7 @@ func TestD65PurgeReachesEveryReader(t *testing.T) {
 	p.st = open()
 	defer p.st.Close()
 	p.shown(purged)
-	p.seesNothing(t.Context(), offsets, blobs[0])
+	p.seesNothing(t.Context(), offsets, blobs[0].ID)
 }
 
 // seesNothing fails if any reader returns the canary.

@@ -103,3 +103,33 @@ func (x *turnEraser) list(value Raw) (Raw, error) {
 	}
 	return rawjson.AppendArray(nil, elems), nil
 }
+
+// EventTurn is a turn of an event, in the order in which [Event.EraseTurns] counts.
+type EventTurn struct {
+	Thread string
+	Turn   Raw    // the producer's JSON
+	Bytes  []byte // instead of Turn, if it is not JSON
+	Keeps  bool   // the item keeps turns of earlier events, and has none itself
+}
+
+// Turns returns the turns of a valid event of TypeTurnAppended or TypeThreadReplaced, and nil for other events.
+func (e Event) Turns() (list []EventTurn) {
+	p, err := Decode(e.Type, e.Data)
+	if err != nil {
+		return nil
+	}
+	switch p := p.(type) {
+	case *TurnAppended:
+		for _, x := range p.Entries {
+			list = append(list, EventTurn{x.Thread, x.Turn, x.Bytes, false})
+		}
+	case *ThreadReplaced:
+		data, _ := rawjson.Object(e.Data)
+		for _, thread := range data.Object("threads") {
+			for _, x := range p.Threads[thread.Name].Items {
+				list = append(list, EventTurn{thread.Name, x.Turn, x.Bytes, x.Keep != nil})
+			}
+		}
+	}
+	return list
+}

@@ -204,38 +204,6 @@ func batchNames(rec events.Record) events.Record {
 // of a value.
 const PiecesType = "application/vnd.tally.pieces+json"
 
-// Unreferenced returns the blobs, by SHA-256, that any revision of a document refers to, including purged ones, and
-// that no other document of its namespace refers to. A purge of the document purges them too. Purged documents refer to
-// nothing. If the document refers to blobs, Unreferenced reads the whole namespace.
-func (l *Loader) Unreferenced(ctx context.Context, doc events.Subject) ([]string, error) {
-	asked := make(map[string]map[events.Subject]bool) // documents that refer to each blob
-	err := l.eachResolved(ctx, events.Range{Subject: doc}, func(rec events.Record) {
-		for _, sum := range blobsOf(rec) {
-			asked[sum] = make(map[events.Subject]bool)
-		}
-	})
-	if err != nil || len(asked) == 0 {
-		return nil, err
-	}
-	err = l.eachResolved(ctx, events.Range{Namespace: doc.Namespace}, func(rec events.Record) {
-		switch {
-		case rec.Subject == doc, rec.Subject.Kind == events.KindUnit, rec.Subject.Kind == events.KindBlob:
-		case isPurge(rec):
-			for _, by := range asked {
-				delete(by, rec.Subject)
-			}
-		default:
-			for sum := range sumsIn(rec) {
-				if by := asked[sum]; by != nil {
-					by[rec.Subject] = true
-				}
-			}
-		}
-	})
-	maps.DeleteFunc(asked, func(_ string, by map[events.Subject]bool) bool { return len(by) > 0 })
-	return slices.Sorted(maps.Keys(asked)), err
-}
-
 // Refers reports whether a record of a namespace behind an offset refers to a blob.
 func (l *Loader) Refers(ctx context.Context, namespace, sum string, after events.Offset) (is bool, err error) {
 	err = l.eachResolved(ctx, events.Range{Namespace: namespace, After: after}, func(rec events.Record) {
