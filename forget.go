@@ -443,7 +443,9 @@ func (x *forgetting) turn(ctx context.Context, sub events.Subject, thread string
 	}
 	text := cmp.Or(string(turn.Raw), string(turn.Bytes))
 	x.unreached("titles and summaries that were made from the turn")
-	return x.turns(ctx, sub, func(t events.EventTurn) bool { return string(t.Turn) == text && len(turn.Bytes) == len(t.Bytes) || len(t.Bytes) > 0 && string(t.Bytes) == text }, func(rec events.Record) {
+	return x.turns(ctx, sub, func(t events.EventTurn) bool {
+		return string(t.Turn) == text && len(turn.Bytes) == len(t.Bytes) || len(t.Bytes) > 0 && string(t.Bytes) == text
+	}, func(rec events.Record) {
 		if len(text) >= minCopy && bytes.Contains(rec.Data, []byte(text)) {
 			x.unreached("record %v (%s) contains the turn, too: forget it by its offset", rec.Offset, rec.Type)
 		}
