@@ -47,6 +47,7 @@ type Config struct {
 	Watch         []Watch        // folders to follow, besides those of the agents themselves
 	Redact        Redact         // text to remove from followed files before it is stored
 	Daemons       Daemons        // background workers of a process that keeps the store open
+	Retain        map[string]Retain // how long sessions are kept, by namespace; "": of the others
 	Trees         []Tree         // folders and servers that hold sessions and documents as files
 	Notices       []Notice
 

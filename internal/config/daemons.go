@@ -26,7 +26,7 @@ type Daemons struct {
 const daemonsSection = "daemons"
 
 // daemonNames are the names of all workers.
-var daemonNames = []string{"delivery", "dispatch", "janitor"}
+var daemonNames = []string{"delivery", "dispatch", "janitor", "retain"}
 
 func (c *Config) takeDaemons(path, text string, value any) error {
 	if value == nil {

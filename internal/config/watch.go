@@ -56,12 +56,15 @@ const (
 
 // isList reports whether lists reads the section of a key.
 func isList(key toml.Key) bool {
-	return key[0] == watchSection || key[0] == redactSection || key[0] == daemonsSection || key[0] == treeSection
+	return key[0] == watchSection || key[0] == redactSection || key[0] == daemonsSection || key[0] == retainSection || key[0] == treeSection
 }
 
 // lists applies the sections that contain lists.
 func (c *Config) lists(path, text string, all map[string]any) error {
 	if err := c.takeWatch(path, text, all[watchSection]); err != nil {
+		return err
+	}
+	if err := c.takeRetain(path, text, all[retainSection]); err != nil {
 		return err
 	}
 	if err := c.takeDaemons(path, text, all[daemonsSection]); err != nil {
@@ -261,5 +264,5 @@ func (c Config) listed() (list []Setting) {
 	for _, t := range c.Trees {
 		list = append(list, Setting{treeSection, t.String(), t.Origin, true})
 	}
-	return append(list, c.Daemons.settings()...)
+	return append(append(list, c.Daemons.settings()...), c.retained()...)
 }

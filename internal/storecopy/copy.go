@@ -11,10 +11,13 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/erasure"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
 )
 
 // Source is the original: a log or a backup.
@@ -34,6 +37,9 @@ type Copier struct {
 
 	// Without are sessions that are left out, their ids included. Their forks must be left out too.
 	Without []events.Subject
+
+	// Forget is an erasure that the copy carries out: it never has the content. nil: none.
+	Forget *erasure.Plan
 
 	// Progress is called now and then with the offset that was reached. Default: no calls.
 	Progress func(at events.Offset)
@@ -74,6 +80,9 @@ func (c *Copier) Begin(ctx context.Context) (events.Offset, error) {
 		if err != nil {
 			return at, err
 		}
+		if rec.Offset == end+1 && c.isReceipt(rec) {
+			continue // the copy was complete
+		}
 		if rec.Offset > end {
 			return at, &log.OtherLogError{Offset: rec.Offset, Have: rec.ID}
 		}
@@ -81,6 +90,9 @@ func (c *Copier) Begin(ctx context.Context) (events.Offset, error) {
 			continue // an original stands for nothing here
 		}
 		original, err := c.From.Record(ctx, rec.Offset)
+		if err == nil {
+			original, err = c.left(ctx, original)
+		}
 		switch {
 		case events.IsDamage(err):
 			continue // lost since it was copied
@@ -128,8 +140,59 @@ func (c *Copier) Survey(ctx context.Context, after events.Offset) error {
 // Run copies everything up to the durable end of the original, and returns the offset where the copy ends.
 func (c *Copier) Run(ctx context.Context) (events.Offset, error) {
 	return c.To.Mirror(ctx, func(ctx context.Context, after events.Offset) iter.Seq2[events.Record, error] {
-		return c.all(c.From.Read(ctx, events.Range{After: after}))
+		return c.all(ctx, c.From.Read(ctx, events.Range{After: after}))
 	})
+}
+
+// Receipt appends the receipt of Forget behind a complete copy. If the copy has it already, Receipt does nothing.
+func (c *Copier) Receipt(ctx context.Context) error {
+	if c.Forget == nil {
+		return nil
+	}
+	receipt, err := c.Forget.Event()
+	if err != nil {
+		return err
+	}
+	_, err = c.To.Last(ctx, receipt.Subject)
+	if !errors.Is(err, events.ErrNotFound) {
+		return err
+	}
+	_, err = c.To.Mirror(ctx, func(_ context.Context, after events.Offset) iter.Seq2[events.Record, error] {
+		return func(yield func(events.Record, error) bool) {
+			if _, err := c.To.Last(ctx, receipt.Subject); errors.Is(err, events.ErrNotFound) {
+				yield(events.Record{Event: receipt, Offset: after + 1, Recorded: time.Now()}, nil)
+			}
+		}
+	})
+	return err
+}
+
+func (c *Copier) isReceipt(rec events.Record) bool {
+	return c.Forget != nil && rec.Subject == c.Forget.Document()
+}
+
+// left returns what remains of a record by Forget.
+func (c *Copier) left(ctx context.Context, rec events.Record) (events.Record, error) {
+	if c.Forget == nil {
+		return rec, nil
+	}
+	planned, ok := c.Forget.Find(rec.Offset)
+	if !ok {
+		return rec, nil
+	}
+	if rec.Subject != planned.Subject {
+		return rec, fmt.Errorf("record %v is of %s, and in the plan of %s: the plan is of another store", rec.Offset, rec.Subject.Name(), planned.Subject.Name())
+	}
+	if whole, err := projector.Resolve(ctx, c.From, rec, events.MaxValue); err == nil {
+		rec = whole
+	} else if !events.IsDamage(err) {
+		return rec, err
+	}
+	var err error
+	if rec.Event, err = planned.Apply(c.Forget.Receipt, rec.Event); err != nil {
+		return rec, fmt.Errorf("record %v: %w", rec.Offset, err)
+	}
+	return rec, nil
 }
 
 // Follower is an original that goes on: a log.
@@ -145,7 +208,7 @@ func (c *Copier) Follow(ctx, until context.Context, from Follower) (events.Offse
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			defer context.AfterFunc(until, cancel)()
-			c.all(from.Follow(ctx, events.Range{After: after}))(yield)
+			c.all(ctx, from.Follow(ctx, events.Range{After: after}))(yield)
 		}
 	})
 	if err != nil {
@@ -158,10 +221,13 @@ func (c *Copier) Follow(ctx, until context.Context, from Follower) (events.Offse
 const progressEvery = 1024
 
 // all yields records as the copy is to have them.
-func (c *Copier) all(records iter.Seq2[events.Record, error]) iter.Seq2[events.Record, error] {
+func (c *Copier) all(ctx context.Context, records iter.Seq2[events.Record, error]) iter.Seq2[events.Record, error] {
 	return func(yield func(events.Record, error) bool) {
 		n := 0
 		for rec, err := range records {
+			if err == nil {
+				rec, err = c.left(ctx, rec)
+			}
 			if err == nil {
 				rec, err = c.wanted(rec)
 			}

@@ -82,6 +82,11 @@ func (c *Copier) Verify(ctx context.Context, after, upto events.Offset) (v Verif
 		if err != nil {
 			return v, err
 		}
+		if there {
+			if want, err = c.left(ctx, want); err != nil {
+				return v, err
+			}
+		}
 		c.compare(&v, at, rec, failed, want, there)
 		if c.Progress != nil && at%progressEvery == 0 {
 			c.Progress(at)

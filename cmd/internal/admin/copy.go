@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/erasure"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/internal/storecopy"
 	"github.com/tallylog/tally/log"
@@ -42,7 +44,9 @@ type storeCopy struct {
 	app          *cmdutil.App
 	follow, move bool
 	without      []string
+	forget       string // file of a plan
 	leftOut      []events.Subject
+	plan         *erasure.Plan // nil: none
 	from, to     place
 	original     original
 	target       target
@@ -66,7 +70,8 @@ in the same way, and takes no appends before it is complete. At the end both sto
 read and compared. Exit code 5 reports a difference, or records that FROM has lost.
 
 Personal settings (namespace _personal) are not copied. --without leaves sessions out. In
-both cases empty records take their places.
+both cases empty records take their places. --forget leaves out the content that a plan of
+tally forget --plan names: the records stay, as after tally forget.
 
 --follow copies new records until the command is interrupted. --move marks FROM as moved
 when everything is copied: from then on FROM takes no appends.`,
@@ -84,6 +89,7 @@ when everything is copied: from then on FROM takes no appends.`,
 	f := cmd.Flags()
 	f.BoolVar(&c.follow, "follow", false, "copy new records until interrupted")
 	f.BoolVar(&c.move, "move", false, "mark FROM as moved to TO when everything is copied")
+	f.StringVar(&c.forget, "forget", "", "file of a plan of tally forget: leave its content out")
 	f.StringArrayVar(&c.without, "without", nil, "session to leave out; may be repeated")
 	return cmd
 }
@@ -123,6 +129,17 @@ func (c *storeCopy) places(args []string) (err error) {
 	for _, id := range c.without {
 		c.leftOut = append(c.leftOut, events.Session(own.Namespace, id))
 	}
+	if c.forget != "" {
+		text, err := os.ReadFile(c.forget)
+		if err != nil {
+			return err
+		}
+		plan, err := erasure.Decode(c.forget, text)
+		if err != nil {
+			return err
+		}
+		c.plan = &plan
+	}
 	switch {
 	case c.to.isBackups():
 		return cli.Usagef("%s has backups: a store is copied to a folder of its own", c.to.text)
@@ -148,7 +165,7 @@ func (c *storeCopy) open(ctx context.Context, lg *slog.Logger) (err error) {
 	if !c.original.made.IsZero() && c.original.made.Equal(c.target.made) {
 		return errors.Join(cli.Usagef("%s and %s are the same log", c.from.text, c.to.text), c.target.close(), c.original.close())
 	}
-	c.copier = &storecopy.Copier{From: c.original, To: c.target.events, Without: c.leftOut}
+	c.copier = &storecopy.Copier{From: c.original, To: c.target.events, Without: c.leftOut, Forget: c.plan}
 	return nil
 }
 
@@ -185,8 +202,11 @@ func (c *storeCopy) copy(ctx context.Context) error {
 			c.done.Moved = true
 		}
 	}
-	if err == nil {
+	if err == nil && c.plan == nil { // otherwise they differ by what is left out
 		err = c.states(ctx, last)
+	}
+	if err == nil && c.verified.Differ == 0 {
+		err = c.copier.Receipt(ctx)
 	}
 	if last > at {
 		c.done.First = at + 1

@@ -19,7 +19,6 @@ import (
 	"github.com/tallylog/tally/internal/daemon/runner"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/internal/tree/keeper"
-	"github.com/tallylog/tally/stores/tavern"
 )
 
 // daemonsRow is the output of daemon run -o json: at the start, and with --once at the end.
@@ -30,8 +29,8 @@ type daemonsRow struct {
 func newDaemonRun(a *cmdutil.App) *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
-		Use: "run [delivery|dispatch|janitor|tree]...", Short: "Run the background workers until interrupted",
-		Args: cobra.OnlyValidArgs, ValidArgs: append(tavern.DaemonNames(), trees),
+		Use: "run [delivery|dispatch|janitor|retain|tree]...", Short: "Run the background workers until interrupted",
+		Args: cobra.OnlyValidArgs, ValidArgs: append(cmdutil.DaemonNames(), trees),
 		Long: `Run the background workers until interrupted: for a NATS server, or for a
 store whose owner runs none. tally serve runs them by itself. Running a worker twice is safe:
 it only reads more, and no decision is made twice.
@@ -39,7 +38,8 @@ it only reads more, and no decision is made twice.
 delivery sends notices to the senders of messages that were not answered in time, that were
 refused, or whose receiver has ended. dispatch ends queue items without attempts left,
 recovers flows that lost their worker, and ends the leases of agents. janitor archives and
-purges stopped agents, deletes expired documents, and removes orphans.
+purges stopped agents, deletes expired documents, and removes orphans. retain forgets, once a day, the sessions
+that are older than [retain] in your config.toml says: see tally forget.
 
 tree keeps the trees of tally.toml, which show sessions and documents as files: see tally
 tree. It is for a server that others run; trees are in mode async there. The owner of a local
@@ -87,7 +87,7 @@ func runOnce(ctx context.Context, a *cmdutil.App, c config.Config, names []strin
 		return err
 	}
 	return a.WithExisting(ctx, func(st *tally.Store) error {
-		daemons, err := cmdutil.DaemonsOf(c.Daemons, names)(st)
+		daemons, err := cmdutil.DaemonsOf(c, names)(st)
 		if err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func runOn(ctx context.Context, a *cmdutil.App, c config.Config, names []string)
 	}
 	ofDaemons := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == trees })
 	return a.WithStore(ctx, func(st *tally.Store) error {
-		daemons, err := cmdutil.DaemonsOf(c.Daemons, ofDaemons)(st)
+		daemons, err := cmdutil.DaemonsOf(c, ofDaemons)(st)
 		if err == nil {
 			err = announce(a, c, names)
 		}

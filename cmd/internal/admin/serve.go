@@ -174,7 +174,7 @@ func (o *owning) serve(ctx context.Context) (changed bool, err error) {
 	if o.listen != nil {
 		o.listen.Ready = func(url string) { said.Listen = url }
 	}
-	st, err := o.app.Own(ctx, m, o.listen, cmdutil.DaemonsOf(c.Daemons, c.Daemons.Run))
+	st, err := o.app.Own(ctx, m, o.listen, cmdutil.DaemonsOf(c, c.Daemons.Run))
 	if err != nil {
 		if ctx.Err() != nil {
 			return false, nil // stopped while another process owned the store

@@ -2,6 +2,8 @@ package cmdutil
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tallylog/tally"
@@ -14,13 +16,30 @@ import (
 )
 
 // DaemonsOf returns a function that creates the named daemons for a store, with the settings of a configuration.
-func DaemonsOf(c config.Daemons, names []string) func(*tally.Store) ([]daemon.Daemon, error) {
-	return func(st *tally.Store) ([]daemon.Daemon, error) {
-		if len(names) == 0 {
-			return nil, nil
+// The daemon that forgets what is old runs only if [retain] says how old.
+func DaemonsOf(c config.Config, names []string) func(*tally.Store) ([]daemon.Daemon, error) {
+	return func(st *tally.Store) (list []daemon.Daemon, err error) {
+		others := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == runner.RetainDaemon })
+		if len(others) > 0 {
+			d := c.Daemons
+			list, err = tavern.Daemons(st, tavern.DaemonOptions{Agents: tavern.AgentWindows{Archive: d.Archive, Purge: d.Purge}, Orphans: d.Orphans}, others...)
 		}
-		return tavern.Daemons(st, tavern.DaemonOptions{Agents: tavern.AgentWindows{Archive: c.Archive, Purge: c.Purge}, Orphans: c.Orphans}, names...)
+		if err == nil && len(others) < len(names) && len(c.Retain) > 0 {
+			list = append(list, runner.Retain(st, RetentionOf(c.Retain)))
+		}
+		return list, err
 	}
+}
+
+// DaemonNames returns the names of all daemons.
+func DaemonNames() []string { return append(tavern.DaemonNames(), runner.RetainDaemon) }
+
+// RetentionOf returns the rules of [retain], ordered by namespace.
+func RetentionOf(c map[string]config.Retain) (rules []tally.Retention) {
+	for _, namespace := range slices.Sorted(maps.Keys(c)) {
+		rules = append(rules, tally.Retention{Namespace: namespace, Sessions: c[namespace].Sessions, Jobs: c[namespace].Jobs})
+	}
+	return rules
 }
 
 // DaemonStatus is the printed status of a daemon.

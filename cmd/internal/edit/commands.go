@@ -1,5 +1,5 @@
 // Package edit has the verbs that change a store: they import and append events, write documents, move a session's head,
-// and fork sessions.
+// fork sessions, and forget content.
 package edit
 
 import (
@@ -18,7 +18,7 @@ func Documents(a *cmdutil.App) []*cobra.Command {
 	return []*cobra.Command{newPut(a), newRm(a), newMv(a)}
 }
 
-// Rewind returns new commands that move a session's head or fork a session.
+// Rewind returns new commands that move a session's head, fork a session, or forget content.
 func Rewind(a *cmdutil.App) []*cobra.Command {
-	return []*cobra.Command{newRewind(a), newUndo(a), newRedo(a), newFork(a)}
+	return []*cobra.Command{newRewind(a), newUndo(a), newRedo(a), newFork(a), newForget(a)}
 }
