@@ -39,16 +39,16 @@ type Config struct {
 	Backend       string
 	Store         string // directory of a local store
 	Namespace     string
-	Server        Server         // for backend nats
-	Segment       uint64         // size of a segment of a local store's log, in bytes; 0: the default of package embedded
-	MinDurability log.Durability // minimal durability of an acknowledged event
-	Project       string         // directory of the nearest tally.toml, "" without one
-	Base          string         // folder of the layout of tally-evals; default .tally in the project
-	Watch         []Watch        // folders to follow, besides those of the agents themselves
-	Redact        Redact         // text to remove from followed files before it is stored
-	Daemons       Daemons        // background workers of a process that keeps the store open
+	Server        Server            // for backend nats
+	Segment       uint64            // size of a segment of a local store's log, in bytes; 0: the default of package embedded
+	MinDurability log.Durability    // minimal durability of an acknowledged event
+	Project       string            // directory of the nearest tally.toml, "" without one
+	Base          string            // folder of the layout of tally-evals; default .tally in the project
+	Watch         []Watch           // folders to follow, besides those of the agents themselves
+	Redact        Redact            // text to remove from followed files before it is stored
+	Daemons       Daemons           // background workers of a process that keeps the store open
 	Retain        map[string]Retain // how long sessions are kept, by namespace; "": of the others
-	Trees         []Tree         // folders and servers that hold sessions and documents as files
+	Trees         []Tree            // folders and servers that hold sessions and documents as files
 	Notices       []Notice
 
 	home    string // "": unknown

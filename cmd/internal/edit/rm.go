@@ -24,6 +24,8 @@ type removed struct {
 	ID     string        `json:"id"`
 	Offset events.Offset `json:"offset,omitempty"` // of the deletion
 	Purged bool          `json:"purged"`
+
+	Receipt string `json:"receipt,omitempty"` // of the erasure; absent: nobody can change the records
 }
 
 func newRm(a *cmdutil.App) *cobra.Command {
@@ -37,7 +39,8 @@ asks for confirmation.
 
 --purge removes a document, or a deleted document, with every revision, also those under
 earlier names. They can no longer be read, listed or exported. The command asks for
-confirmation. The bytes stay in the files of the log.
+confirmation. The bytes are removed from the store's files, as by tally forget; on a server
+that others run they stay.
 
 ` + cmdutil.DocumentNames,
 		Example: cmdutil.Examples("tally doc rm doc/specs/store.md --base @12", "tally doc rm note/today -y --reason 'done with it'", "tally doc rm note/secret --purge -y"),
@@ -85,7 +88,9 @@ func (r *remover) rm(ctx context.Context, st *tally.Store, name string) error {
 	}
 	gone := removed{Kind: doc.Kind, ID: cli.ID(doc.ID), Purged: r.purge}
 	if r.purge {
-		err = docs.Purge(ctx, doc.Kind, doc.ID)
+		if err = docs.Purge(ctx, doc.Kind, doc.ID); err == nil {
+			gone.Receipt, err = r.forget(ctx, st, doc)
+		}
 	} else {
 		var ack log.Ack
 		ack, err = docs.Delete(ctx, doc.Kind, doc.ID, cmp.Or(r.at, have), r.reason)
@@ -96,10 +101,23 @@ func (r *remover) rm(ctx context.Context, st *tally.Store, name string) error {
 		return r.app.DocumentError(ctx, st, doc, err)
 	case r.app.Format != cli.Text:
 		return cli.WriteJSON(r.app.Out, r.app.Format, gone)
+	case r.purge && gone.Receipt != "":
+		return r.app.Say("Purged %s, and removed its bytes from the store. Receipt %s (tally doc cat receipt/%s).", cmdutil.NameOf(doc), gone.Receipt, gone.Receipt)
 	case r.purge:
 		return r.app.Say("Purged %s: it can no longer be read. Its bytes stay in the files of the log.", cmdutil.NameOf(doc))
 	}
 	return r.app.Say("Deleted %s, at %v. Its revisions can still be read.", cmdutil.NameOf(doc), gone.Offset)
+}
+
+// forget removes what a purged document had from the store, if a process can. A file of an agent keeps its bytes, because
+// work needs it.
+func (r *remover) forget(ctx context.Context, st *tally.Store, doc events.Subject) (receipt string, err error) {
+	said, err := st.Forget(ctx, tally.Forget{Document: doc.String(), Reason: "purged"})
+	_, isWork := errors.AsType[*tally.WorkError](err)
+	if errors.Is(err, tally.ErrNoErasure) || isWork {
+		return "", nil
+	}
+	return said.ID, err
 }
 
 // orMissing returns err, or if it is nil an error for a missing document.
