@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/erasure"
-	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -36,7 +36,7 @@ type Forget struct {
 	Dry    bool   // only plan
 }
 
-// Receipt says what was forgotten, or, of a dry run, what would be. It is stored as the document receipt/ID.
+// Receipt reports an erasure, or the outcome that a dry run expects. It is stored as the document receipt/ID.
 type Receipt struct {
 	ID        string // "": there was nothing to forget
 	At        time.Time
@@ -98,7 +98,14 @@ func (st *Store) Forget(ctx context.Context, f Forget) (Receipt, error) {
 	if st.config.Host.Erase == nil {
 		return r, ErrNoErasure
 	}
-	return r, st.config.Host.Erase(ctx, plan)
+	if err := st.config.Host.Erase(ctx, plan); err != nil {
+		return r, err
+	}
+	var says erasure.Receipt // the owner may have added what it did not reach
+	if doc, err := in.Documents().Read(ctx, erasure.KindReceipt, r.ID); err == nil && json.Unmarshal(doc.Data, &says) == nil {
+		r.Unreached = says.Unreached
+	}
+	return r, nil
 }
 
 // Plan returns the content of a file with which a copy leaves the content out: see tally copy.
@@ -125,6 +132,7 @@ type forgetting struct {
 	planned   map[events.Offset]int // by offset: the record in the plan
 	copies    map[uint64]int        // by the hash of an event's identity, likewise
 	isPlanned map[events.Subject]bool
+	hasLines  bool // a planned record is a line of an agent's file
 }
 
 // make plans: first the records that the caller names, then what refers to them or is named by nothing else.
@@ -140,13 +148,18 @@ func (x *forgetting) make(ctx context.Context) (erasure.Plan, error) {
 		}
 	}
 	slices.SortFunc(x.plan.Records, func(a, b erasure.Record) int { return cmp.Compare(a.Offset, b.Offset) })
-	if len(x.plan.Unreached) > erasure.MaxLines {
-		n := len(x.plan.Unreached) - erasure.MaxLines + 1
-		x.plan.Unreached = append(x.plan.Unreached[:erasure.MaxLines-1], fmt.Sprintf("and %d more", n))
+	if len(x.plan.Unreached) > maxLines {
+		n := len(x.plan.Unreached) - maxLines + 1
+		x.plan.Unreached = append(x.plan.Unreached[:maxLines-1], fmt.Sprintf("and %d more", n))
 	}
 	if len(x.plan.Records) == 0 {
 		return x.plan, nil
 	}
+	if x.hasLines {
+		x.unreached("the agent's own files, if they still exist: delete them there")
+	}
+	x.unreached("older backups, exports and copies of the store; disks that remap blocks, such as SSDs and file systems with snapshots")
+	x.unreached("kept: ids, types, times and lengths of records, tokens and prices")
 	return x.plan, x.plan.Validate()
 }
 
@@ -413,6 +426,9 @@ func (x *forgetting) session(ctx context.Context, sub events.Subject) error {
 	return nil
 }
 
+// maxLines bounds the lines about content that remains, besides those about every erasure.
+const maxLines = erasure.MaxLines - 10
+
 // minCopy is the length from which a turn's bytes inside another record are taken for a copy.
 const minCopy = 16
 
@@ -542,6 +558,7 @@ func (x *forgetting) add(ctx context.Context, rec events.Record, turns []int) er
 	if len(x.plan.Records) >= erasure.MaxRecords {
 		return &events.InvalidError{Field: "forget", Reason: fmt.Sprintf("it has more than %d records: forget a part of it first", erasure.MaxRecords)}
 	}
+	x.hasLines = x.hasLines || events.IsAgentLine(rec.Event)
 	x.planned[rec.Offset], x.copies[maphash.String(x.seed, rec.MsgID())] = len(x.plan.Records), len(x.plan.Records)
 	x.plan.Records = append(x.plan.Records, erasure.Record{Offset: rec.Offset, Subject: rec.Subject, Bytes: lost(rec.Event, out), Turns: turns})
 	if !x.isPlanned[rec.Subject] {
@@ -613,7 +630,7 @@ func (x *forgetting) units(ctx context.Context) error {
 				Event   events.Raw `json:"event"`
 			} `json:"events"`
 		}
-		if rec.Type != events.TypeUnitAppended || rawjson.Unmarshal(rec.Data, &unit) != nil {
+		if rec.Type != events.TypeUnitAppended || json.Unmarshal(rec.Data, &unit) != nil {
 			continue
 		}
 		planned := erasure.Record{Offset: rec.Offset, Subject: rec.Subject}

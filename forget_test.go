@@ -265,7 +265,7 @@ func TestDue(t *testing.T) {
 		list, err := x.st.Due(t.Context(), []tally.Retention{{Sessions: time.Hour}, {Namespace: "acme", Jobs: 2 * time.Hour}})
 		var got []string
 		for _, f := range list {
-			got = append(got, fmt.Sprint(f.Namespace, f.Kinds, now.Sub(f.Before)))
+			got = append(got, fmt.Sprint(f.Namespace, f.Kinds, now.Sub(f.Before).Round(time.Minute)))
 		}
 		if want := "[acme[job]2h0m0s default[conversation transcript]1h0m0s]"; err != nil || fmt.Sprint(got) != want {
 			t.Errorf("due is %v, %v, want %s", got, err, want)

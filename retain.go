@@ -15,7 +15,7 @@ type Retention struct {
 	Jobs      time.Duration // of the kind job; 0: for ever
 }
 
-// Due returns what is to be forgotten by rules now. Sessions without content may be among it: forgetting them again does
+// Due returns the selections that rules forget now. Sessions without content may be among it: forgetting them again does
 // nothing.
 func (st *Store) Due(ctx context.Context, rules []Retention) (list []Forget, err error) {
 	now, err := st.LogTime(ctx)

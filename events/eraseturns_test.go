@@ -12,8 +12,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// An event has three turns: each subset of them is erased, then each other subset. What is left of each turn is that of the
-// erasure of all of them, or the turn as it was.
+// An event has three turns: each subset of them is erased, then each other subset. Each turn is then as after the
+// erasure of all of them, or as before.
 func TestEraseTurns(t *testing.T) {
 	sources := map[string]string{
 		"X-15 entries of a batch": `{"entries":[{"thread":"main","turn":{"a":"SECRET0"},"id":"x"},{"thread":"b","turn":"SECRET1","meta":{"eol":"\n","x":"SECRET1"}},

@@ -12,7 +12,7 @@ import (
 // All workers run by default. A project's file can switch them off, not on, and cannot set how long data are kept.
 func TestDaemons(t *testing.T) {
 	w := newWorld(t)
-	if d := w.must(config.Overrides{}).Daemons; !slices.Equal(d.Run, []string{"delivery", "dispatch", "janitor"}) || d.Archive+d.Purge+d.Orphans != 0 {
+	if d := w.must(config.Overrides{}).Daemons; !slices.Equal(d.Run, []string{"delivery", "dispatch", "janitor", "retain"}) || d.Archive+d.Purge+d.Orphans != 0 {
 		t.Errorf("got %+v", d)
 	}
 	w.write(userFile, "[daemons]\nrun = [\"janitor\", \"delivery\", \"janitor\"]\narchive = \"36h\"\npurge = \"30d\"\n")

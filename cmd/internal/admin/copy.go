@@ -202,7 +202,7 @@ func (c *storeCopy) copy(ctx context.Context) error {
 			c.done.Moved = true
 		}
 	}
-	if err == nil && c.plan == nil { // otherwise they differ by what is left out
+	if err == nil && c.plan == nil { // otherwise they differ by the content
 		err = c.states(ctx, last)
 	}
 	if err == nil && c.verified.Differ == 0 {

@@ -307,7 +307,7 @@ func (f *forgetter) runDue(ctx context.Context, st *tally.Store) error {
 		}
 	}
 	if !some {
-		return f.report(tally.Receipt{Scope: "what is due"})
+		return f.report(tally.Receipt{Scope: "[retain]"})
 	}
 	return nil
 }

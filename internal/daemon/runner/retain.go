@@ -22,7 +22,7 @@ type retain struct {
 	rules []tally.Retention
 }
 
-// Retain returns the daemon that forgets, once a day, what is older than rules say.
+// Retain returns the daemon that forgets, once a day, the sessions that are older than rules say.
 func Retain(st *tally.Store, rules []tally.Retention) daemon.Daemon { return &retain{st, rules} }
 
 // Name implements daemon.Daemon.
