@@ -267,7 +267,7 @@ func TestDue(t *testing.T) {
 		for _, f := range list {
 			got = append(got, fmt.Sprint(f.Namespace, f.Kinds, now.Sub(f.Before).Round(time.Minute)))
 		}
-		if want := "[acme[job]2h0m0s default[conversation transcript]1h0m0s]"; err != nil || fmt.Sprint(got) != want {
+		if want := "[acme[job] 2h0m0s default[conversation transcript] 1h0m0s]"; err != nil || fmt.Sprint(got) != want {
 			t.Errorf("due is %v, %v, want %s", got, err, want)
 		}
 	})

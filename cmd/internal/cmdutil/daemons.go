@@ -16,7 +16,7 @@ import (
 )
 
 // DaemonsOf returns a function that creates the named daemons for a store, with the settings of a configuration.
-// The daemon that forgets old sessions runs only if [retain] gives an age.
+// The daemon that forgets old sessions runs only if [retain] has an age.
 func DaemonsOf(c config.Config, names []string) func(*tally.Store) ([]daemon.Daemon, error) {
 	return func(st *tally.Store) (list []daemon.Daemon, err error) {
 		others := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == runner.RetainDaemon })
