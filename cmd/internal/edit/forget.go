@@ -16,6 +16,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/disk/durable"
+	"github.com/tallylog/tally/internal/nats/natsdial"
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
@@ -178,7 +179,7 @@ func (f *forgetter) forget(ctx context.Context, st *tally.Store, what tally.Forg
 		if err := f.report(r); err != nil {
 			return r, err
 		}
-		return r, onServer(cmp.Or(f.plan, r.ID+".json"), c.Server.URL, f.plan == "")
+		return r, onServer(cmp.Or(f.plan, r.ID+".json"), natsdial.Redacted(cmp.Or(c.Server.URL, "OLD")), f.plan == "")
 	}
 	if f.plan != "" {
 		f.what.Dry = true
