@@ -31,7 +31,7 @@ var otherWords = []struct{ words, meant string }{
 	{"compare delta changes difference", "diff"},
 	{"resume continue clone branch cp duplicate", "fork"},
 	{"revert reset checkout rollback back goto restore-point unwind", "rewind"},
-	{"delete del remove unlink drop", "doc rm|forget"},
+	{"delete del remove unlink drop", "doc rm"},
 	{"erase scrub", "forget"},
 	{"prune gc clean cleanup compact vacuum purge expire", "doc rm --purge|quota"},
 	{"rename move ren", "doc mv"},
