@@ -89,7 +89,7 @@ func eachSecret(ctx context.Context, st *tally.Store, f func(secretRead) error) 
 		}
 		r := secretRead{docs: in.Documents(), sub: sub}
 		r.doc, r.err = r.docs.Read(ctx, sub.Kind, sub.ID)
-		if errors.Is(r.err, events.ErrNotFound) {
+		if errors.Is(r.err, events.ErrNotFound) || r.err == nil && r.doc.Erased != "" {
 			continue
 		}
 		if r.err != nil && !cli.Is[*events.DamageError](r.err) {
