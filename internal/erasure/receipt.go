@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// KindReceipt is the kind of the documents that report an erasure: of which subjects, by whom and why. Their id is that of the receipt.
+// KindReceipt is the kind of the documents that say what was erased, by whom and why. Their id is that of the receipt.
 const KindReceipt = "receipt"
 
 // Receipt is the content of a receipt's document.
