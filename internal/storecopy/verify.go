@@ -107,6 +107,7 @@ func (c *Copier) compare(v *Verified, at events.Offset, rec events.Record, damag
 	switch {
 	case damage != nil:
 		v.differ(at, want.Subject, "the copy cannot be read: %v", damage)
+	case !there && c.isReceipt(rec): // the original has none
 	case !there:
 		v.lost(at)
 	case why != copied && !isFiller(rec):
