@@ -61,6 +61,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	bin = dir
+	testkit.ProgramsCollectLess()
 	os.Setenv("TZ", "UTC") // days are those of the local zone
 	defer storetest.Alone()()
 	return m.Run()
@@ -75,7 +76,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			name := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
-			if !withID.MatchString(name) && !testkit.IsSampled(name, 4) {
+			if !withID.MatchString(name) && !testkit.IsSampled(name, 8) {
 				env.T().Skip("TALLY_TESTS=full plays it")
 			}
 			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))

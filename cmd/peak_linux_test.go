@@ -57,7 +57,7 @@ func runPeak(c *exec.Cmd) (int64, error) {
 	}
 	c.Args = append([]string{self, c.Path}, c.Args[1:]...)
 	c.Path = self
-	c.Env = append(c.Environ(), peakFile+"="+f.Name())
+	c.Env = append(c.Environ(), peakFile+"="+f.Name(), "GOGC=")
 	failed := c.Run()
 	var kilobytes int64
 	if _, err := fmt.Fscan(f, &kilobytes); err != nil || kilobytes == 0 {

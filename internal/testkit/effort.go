@@ -125,10 +125,23 @@ func Patience(d time.Duration) time.Duration {
 // CollectLess makes garbage collections a quarter as frequent, which saves a quarter of the CPU time of tests that
 // allocate much and keep little. Benchmarks keep the program's setting, and GOGC decides if it is set. Call it in TestMain.
 func CollectLess() {
-	flag.Parse()
-	if bench := flag.Lookup("test.bench"); os.Getenv("GOGC") == "" && (bench == nil || bench.Value.String() == "") {
+	if collectsLess() {
 		debug.SetGCPercent(400)
 	}
+}
+
+// ProgramsCollectLess does the same to programs that tests start, but for the long campaigns. A program whose memory is
+// measured needs an empty GOGC.
+func ProgramsCollectLess() {
+	if collectsLess() && !Soak() {
+		os.Setenv("GOGC", "400")
+	}
+}
+
+func collectsLess() bool {
+	flag.Parse()
+	bench := flag.Lookup("test.bench")
+	return os.Getenv("GOGC") == "" && (bench == nil || bench.Value.String() == "")
 }
 
 // Checks makes rapid play each law Times(n) times, unless the flag rapid.checks or the long campaigns set another

@@ -1,4 +1,4 @@
-package storetest_test
+package tally_test
 
 import (
 	"fmt"
@@ -15,10 +15,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/storetest"
 )
-
-func TestMain(m *testing.M) { storetest.Main(m) }
 
 // canary is a user's store, and a server whose visitors are counted.
 func canary(t *testing.T) (store, url string, visits *atomic.Int64) {
@@ -64,7 +61,6 @@ func TestUserIsLeftAlone(t *testing.T) {
 	before := contents(t, store) + contents(t, user)
 	bin := filepath.Join(t.TempDir(), "evals.test")
 	build := exec.Command("go", "test", "-c", "-o", bin, "./stores/evals")
-	build.Dir = filepath.Join("..", "..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -75,7 +71,7 @@ func TestUserIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(variables, func(t *testing.T) {
 			test := exec.Command(bin, "-test.timeout=90s", "-test.run=^(TestConversation|ExampleList)$")
-			test.Dir = filepath.Join("..", "..", "..", "stores", "evals")
+			test.Dir = filepath.Join("stores", "evals")
 			test.Env = []string{"HOME=" + user, "XDG_DATA_HOME=" + user, "XDG_CONFIG_HOME=" + user, "XDG_CACHE_HOME=" + user}
 			for _, name := range []string{"PATH", "TMPDIR"} {
 				if value, ok := os.LookupEnv(name); ok {
