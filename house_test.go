@@ -73,7 +73,7 @@ var arrows = []struct{ pkg, may string }{
 	{"cmd/*", "*"},
 
 	{"internal/disk/backup", "internal/disk/durable internal/disk/lockfile"},
-	{"internal/nats/natsfile", ""},
+	{"internal/nats/natsfile", "internal/disk/durable"},
 	{"internal/nats/natswire", ""},
 	{"internal/nats/natspull", ""},
 	{"internal/nats/natsdial", "log internal/config internal/disk/durable internal/disk/lockfile"},

@@ -50,13 +50,22 @@ func Path(dir string, number int) string {
 	return filepath.Join(dir, strconv.Itoa(number)+Layout.Block)
 }
 
-// Load reads a block, into buf if it is large enough.
+// Load reads a block, into buf if it is large enough. If the block was replaced meanwhile, Load reads the other one.
 func Load(path string, buf []byte) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+	for {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		buf, err = loadFile(f, buf)
+		again := isReplaced(f, path)
+		if closeErr := f.Close(); !again {
+			return buf, errors.Join(err, closeErr)
+		}
 	}
-	defer f.Close()
+}
+
+func loadFile(f *os.File, buf []byte) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -96,6 +105,7 @@ type Reader struct {
 	numbers []int // of the blocks that follow
 	number  int   // of the block that is read
 	file    *os.File
+	at      int64 // where the next record begins in the file
 	in      *bufio.Reader
 	scanner *scanner
 	buffer  []byte // holds the scanner's record
@@ -160,8 +170,30 @@ func (r *Reader) Next() (Message, error) {
 	return Message{}, io.EOF
 }
 
-// record reads the next record into the scanner.
+// record reads the next record into the scanner. If the block was replaced since it was opened, record continues in the
+// other one at the same place.
 func (r *Reader) record() (extent, error) {
+	e, err := r.recordOnce()
+	if errors.Is(err, ErrUnsound) && r.file != nil && isReplaced(r.file, Path(r.dir, r.number)) {
+		at := r.at
+		r.Close()
+		r.numbers = append([]int{r.number}, r.numbers...)
+		if err := r.open(); err != nil {
+			return e, err
+		}
+		if _, err := r.file.Seek(at, io.SeekStart); err != nil {
+			return e, err
+		}
+		r.at = at
+		e, err = r.recordOnce()
+	}
+	if err == nil {
+		r.at += int64(e.end)
+	}
+	return e, err
+}
+
+func (r *Reader) recordOnce() (extent, error) {
 	for {
 		if r.file == nil {
 			if err := r.open(); err != nil {
@@ -209,7 +241,7 @@ func (r *Reader) open() (err error) {
 		return err
 	}
 	r.in.Reset(r.file)
-	r.scanner = newScanner(r.stream, r.number, nil)
+	r.at, r.scanner = 0, newScanner(r.stream, r.number, nil)
 	return nil
 }
 
@@ -249,8 +281,23 @@ func OpenBlock(dir, stream string, number int) (*Block, error) {
 	return &Block{f, newScanner(stream, number, nil)}, nil
 }
 
-// Message returns the message at a position that Scan or Walk named. The error is ErrUnsound or a file system's error.
+// Message returns the message at a position that Scan or Walk named. If the block was replaced since it was opened,
+// Message reads the other one. The error is ErrUnsound or a file system's error.
 func (b *Block) Message(at int) (Message, error) {
+	m, err := b.message(at)
+	if !errors.Is(err, ErrUnsound) || !isReplaced(b.file, b.file.Name()) {
+		return m, err
+	}
+	f, err := os.Open(b.file.Name())
+	if err != nil {
+		return Message{}, err
+	}
+	b.file.Close()
+	b.file = f
+	return b.message(at)
+}
+
+func (b *Block) message(at int) (Message, error) {
 	unsound := fmt.Errorf("%s: at byte %d: %w", b.file.Name(), at, ErrUnsound)
 	var head [headerSize]byte
 	if _, err := b.file.ReadAt(head[:], int64(at)); err != nil {
