@@ -231,6 +231,9 @@ func (w *Writer) begin() error {
 	return err
 }
 
+// Dir returns the folder.
+func (w *Writer) Dir() string { return w.dir }
+
 // Close releases the lock.
 func (w *Writer) Close() error { return w.lock.Close() }
 

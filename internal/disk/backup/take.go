@@ -124,6 +124,21 @@ func (w *Writer) take(ctx context.Context, s Source, before File) (f File, added
 		f.Parts = p
 		return f, added, err
 	}
+	for {
+		f, added, err = w.takeFile(ctx, s, before)
+		if _, again := errors.AsType[*replacedError](err); !again {
+			return f, added, err
+		}
+	}
+}
+
+// replacedError reports that a path names another file than the one that was read, whose bytes may be gone.
+type replacedError struct{ path string }
+
+func (e *replacedError) Error() string { return e.path + " was replaced while it was copied" }
+
+func (w *Writer) takeFile(ctx context.Context, s Source, before File) (f File, added int64, err error) {
+	f.Name = s.Name
 	file, err := openRegular(s.Path)
 	if err != nil {
 		return f, 0, err
@@ -145,7 +160,23 @@ func (w *Writer) take(ctx context.Context, s Source, before File) (f File, added
 	}
 	rest, added, err := w.keep(ctx, file, s.Size-at)
 	f.Parts = append(f.Parts, rest...)
+	if err == nil && isReplaced(file, s.Path) {
+		if added > 0 { // no backup names it, and it may have what was erased
+			err = removed(object(w.dir, rest[0].Sum))
+		}
+		return f, 0, errors.Join(err, &replacedError{s.Path})
+	}
 	return f, added, err
+}
+
+// isReplaced reports whether a path names another file than f.
+func isReplaced(f *os.File, path string) bool {
+	have, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Lstat(path)
+	return err == nil && !os.SameFile(have, named)
 }
 
 // stampOf returns the stamp of a file that is copied whole, or zero if the next backup must read it again.
