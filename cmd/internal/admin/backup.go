@@ -159,6 +159,9 @@ func (b *backer) take(ctx context.Context, w *backup.Writer, st *tally.Store, st
 	if err != nil {
 		return done, err
 	}
+	if err := storedir.NoteBackups(store, w.Dir()); err != nil {
+		fmt.Fprintf(b.app.Err, "note: the store does not know of its backups: %v\n", err)
+	}
 	done.listedBackup = listedOf(m)
 	if b.keep == 0 {
 		return done, nil
