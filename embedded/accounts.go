@@ -53,6 +53,7 @@ var allServices = []service{
 	{subject: "tally.api.v1.append"},
 	{subject: "tally.api.v1.watermark"},
 	{subject: "tally.api.v1.holes"},
+	{subject: eraseSubject, ownUser: true},
 	{subject: keeper.OwnerSubject + "*", streamed: true, ownUser: true},
 	{subject: "$SRV.*"},
 	{subject: "$SRV.*.tally"},

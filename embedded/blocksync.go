@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -42,6 +43,8 @@ type blockSync struct {
 	n      int      // its number
 	owes   bool     // the last sync failed
 
+	replaced atomic.Bool // blocks were replaced by other files
+
 	// Syncs of a file, of a directory, and of a whole tree. Tests replace them.
 	fdatasync func(*os.File) error
 	fsync     func(*os.File) error
@@ -55,7 +58,7 @@ func newBlockSync(dir string, tree func(string) error) *blockSync {
 // sync implements log.Sync. Only one goroutine calls it, and only after a message was stored since the last call. So if
 // there is no block to sync, the server keeps its files elsewhere, and sync returns an error.
 func (b *blockSync) sync(stream string) error {
-	if stream != b.stream {
+	if b.replaced.Swap(false) || stream != b.stream {
 		b.close()
 		b.stream = stream
 		// The newest block is determined before the sync, for the same reason as in syncBlocks.
@@ -194,6 +197,10 @@ func (b *blockSync) rewrite() error {
 	b.stream, b.owes = "", false
 	return nil
 }
+
+// forget notes that blocks were replaced by synced files, while nothing was being stored. The next sync covers the whole
+// file system, and finds the newest block again.
+func (b *blockSync) forget() { b.replaced.Store(true) }
 
 // close closes the newest block, which was synced and receives no more data.
 func (b *blockSync) close() { b.advance(nil, 0) }

@@ -20,6 +20,8 @@ func (*blockSync) sync(string) error { return errors.New("embedded: no group syn
 
 func (*blockSync) rewrite() error { return nil }
 
+func (*blockSync) forget() {}
+
 func (*blockSync) close() {}
 
 // syncTree makes everything below a directory durable: files, then the directories

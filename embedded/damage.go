@@ -240,7 +240,7 @@ type examined struct {
 }
 
 func (b *examined) read() (err error) {
-	if b.data, err = os.ReadFile(natsfile.Path(b.msgs, b.number)); err == nil {
+	if b.data, err = natsfile.Load(natsfile.Path(b.msgs, b.number), nil); err == nil {
 		b.records, b.gaps = natsfile.Scan(b.name, b.number, b.data)
 	}
 	return err

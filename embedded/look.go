@@ -13,6 +13,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/erasure"
 	"github.com/tallylog/tally/internal/nats/natsfile"
 	"github.com/tallylog/tally/internal/quota"
 	"github.com/tallylog/tally/internal/storedir"
@@ -43,6 +44,8 @@ func look(ctx context.Context, o Options, c config.Config, place storedir.Info) 
 		return nil, fmt.Errorf("%w: a process has it open, or was killed", errNotAtRest)
 	case len(place.Lost) > 0 || place.Others || len(place.Unknown(serverVersion)) > 0 || !slices.Equal(streams, mark.Streams):
 		return nil, fmt.Errorf("%w: its owner has to look after it", errNotAtRest)
+	case erasure.Pending(c.Store):
+		return nil, fmt.Errorf("%w: an erasure is not complete", errNotAtRest)
 	case o.Own || o.Listen != nil || len(c.Trees) > 0:
 		return nil, fmt.Errorf("%w: it has to be served", errNotAtRest)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/daemon"
 	"github.com/tallylog/tally/internal/daemon/runner"
+	"github.com/tallylog/tally/internal/erasure"
 	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/quota"
 	"github.com/tallylog/tally/internal/registry"
@@ -367,10 +368,12 @@ func openOwn(ctx context.Context, o Options, c config.Config) (*tally.Store, err
 	if err != nil {
 		return nil, err
 	}
-	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Observer: o.Observer, SegmentBytes: c.Segment, MinDurability: c.MinDurability, Listen: o.Listen, Progress: o.Progress, Private: o.shadow, refused: o.refused, trees: ts})
+	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Observer: o.Observer, SegmentBytes: c.Segment, MinDurability: c.MinDurability, Listen: o.Listen, Progress: o.Progress, Private: o.shadow, refused: o.refused, trees: ts,
+		unannounced: erasure.Pending(c.Store)})
 	if err != nil {
 		return nil, err
 	}
+	eraser := &eraser{s: srv}
 	closeServer := srv.Close
 	if o.shadow {
 		closeServer = func() error { return errors.Join(srv.Close(), os.RemoveAll(c.Store)) }
@@ -391,9 +394,13 @@ func openOwn(ctx context.Context, o Options, c config.Config) (*tally.Store, err
 	if o.refused != nil {
 		st.Host.SetLimit = func(context.Context, string, int64) error { return o.refused }
 	}
+	st.Host.Erase = eraser.erase
 	s, err := tally.Open(ctx, srv.Log(), st)
 	if err != nil {
 		return nil, errors.Join(err, srv.Close())
+	}
+	if err := eraser.open(ctx, s, o); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return register(ctx, s, o)
 }
@@ -423,6 +430,7 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 	kept.Join(ctx)
 	kept.Wire(&st)
 	st.Host.SetLimit = func(_ context.Context, scope string, bytes int64) error { return quota.Set(c.Store, scope, bytes) }
+	st.Host.Erase = (&eraseRequester{dir: c.Store, a: a}).erase
 	s, err := tally.Open(ctx, a.Log(), st)
 	if err != nil {
 		return nil, errors.Join(err, a.Close())

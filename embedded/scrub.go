@@ -114,6 +114,9 @@ func (s *Server) repair(ctx context.Context, x *examination, b examined) error {
 		return nil
 	}
 	err := s.events.AtRest(ctx, func() error {
+		if err := b.read(); err != nil { // it may have been replaced meanwhile
+			return err
+		}
 		misled, err := s.misled(b.name, x.known)
 		if err != nil {
 			return err

@@ -78,8 +78,9 @@ type ServerOptions struct {
 	// with a million subjects. Default: no calls.
 	Progress func(elapsed time.Duration)
 
-	refused error         // the error of appends; nil: appends are allowed
-	trees   *keeper.Trees // of the store; nil: this process keeps no trees
+	refused     error         // the error of appends; nil: appends are allowed
+	trees       *keeper.Trees // of the store; nil: this process keeps no trees
+	unannounced bool          // other processes find this one when the caller calls Server.announce
 }
 
 func (o ServerOptions) withDefaults() ServerOptions {
@@ -123,6 +124,7 @@ type Server struct {
 	group     bool            // one sync covers many appends; otherwise the server syncs each message
 	known     bool            // the layout of the server's files is known
 	servers   []string        // versions of the servers that wrote to the store
+	announce  func() error    // lets other processes find this one; nil: they do
 	prove     func() error    // verifies the file layout of this build's server; may return errOtherLayout
 
 	health   *health
@@ -203,11 +205,20 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 		}
 		s.atEnd(end)
 	}
+	if o.unannounced {
+		s.announce = func() error { return s.tell(o) }
+		return nil
+	}
+	return s.tell(o)
+}
+
+// tell lets other processes find this one.
+func (s *Server) tell(o ServerOptions) error {
 	if o.Listen != nil && o.Listen.Ready != nil {
 		o.Listen.Ready(s.outside.url())
 	}
 	s.atEnd(func() error { return storedir.RemoveOwner(s.dir) })
-	err = storedir.WriteOwner(s.dir, storedir.Owner{PID: os.Getpid(), URL: s.URL(), User: userAttached, Token: s.token, Durability: s.events.Durability().String()})
+	err := storedir.WriteOwner(s.dir, storedir.Owner{PID: os.Getpid(), URL: s.URL(), User: userAttached, Token: s.token, Durability: s.events.Durability().String()})
 	if isFull(err) {
 		// Other processes attach through this file. Without it they cannot until this process ends.
 		s.logger.Warn("the disk is full: other processes cannot use the store", "dir", s.dir, "error", err)

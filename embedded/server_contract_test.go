@@ -37,6 +37,7 @@ var contract = []struct {
 	{"A message is in its block when it is acknowledged", contractAcknowledged},
 	{"Blocks are numbered one after the other, and only the newest is written to", contractBlocks},
 	{"A closed stream has an index that is not older than its blocks, and is opened without reading them", contractIndex},
+	{"A record of a closed stream may be rewritten with its length, and the index ends with the hash of the last record and with its own", contractRewritten},
 	{"A stream without an index is read, and what follows a damaged record in its block is thrown away", contractReread},
 	{"What is gone from the end of a stream is listed as deleted, or lies behind its last sequence", contractDeleted},
 	{"DisableJetStream closes the streams of an account and writes their indexes, EnableJetStream opens them", contractReopen},
@@ -332,6 +333,42 @@ func contractIndex(t *testing.T) {
 	p = runPlain(t, p.dir)
 	if st := p.state(); st.Msgs != 80 {
 		t.Errorf("the blocks were read: got %+v", st)
+	}
+}
+
+func contractRewritten(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	p.stream()
+	p.publish(80)
+	if _, err := p.js.PublishMsg(t.Context(), &nats.Msg{Subject: "tally.0", Header: nats.Header{"A": {"long"}}, Data: []byte(`{"a":"content"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	p.stop()
+	numbers := p.blocks()
+	number := numbers[len(numbers)-1]
+	path := natsfile.Path(p.msgs(), number)
+	data := mustReadFile(t, path)
+	change := func(m natsfile.Message) (string, []byte, bool, error) {
+		return "NATS/1.0\r\n\r\n", []byte("{}"), m.Seq != 180, nil
+	}
+	w := natsfile.Rewriter{Change: change, Lost: func(uint64, uint64) bool { return false }}
+	if changed, err := w.Rewrite("S", number, data); err != nil || !changed {
+		t.Fatalf("%v, %v", changed, err)
+	}
+	if err := natsfile.Replace(path, "S", data); err != nil {
+		t.Fatal(err)
+	}
+	p.spoil()
+	p = runPlain(t, p.dir)
+	if st := p.state(); st.Msgs != 81 {
+		t.Errorf("the blocks were read: got %+v", st)
+	}
+	s, err := p.js.Stream(t.Context(), "S")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := s.GetMsg(t.Context(), 180); err != nil || len(m.Header) > 0 || strings.ReplaceAll(string(m.Data), " ", "") != "{}" {
+		t.Errorf("the last message is %+v, %v", m, err)
 	}
 }
 

@@ -118,6 +118,9 @@ func (s *Server) restore(vet uint64) (expected []string, err error) {
 		return nil, err
 	}
 	s.found.known = s.known
+	if err := s.eraseAtRest(); err != nil {
+		return nil, err
+	}
 	return expectedStreams(s.dir, m)
 }
 

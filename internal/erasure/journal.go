@@ -43,12 +43,14 @@ type journalRecord struct {
 	Subject int           `json:"subject"` // in Names
 	Bytes   int           `json:"bytes"`
 	Turns   []int         `json:"turns,omitempty"`
+	Remains []byte        `json:"remains,omitempty"`
 	Copies  []journalCopy `json:"copies,omitempty"`
 }
 
 type journalCopy struct {
-	Index int   `json:"index"`
-	Turns []int `json:"turns,omitempty"`
+	Index   int    `json:"index"`
+	Turns   []int  `json:"turns,omitempty"`
+	Remains []byte `json:"remains,omitempty"`
 }
 
 // Encode returns the content of a file with the plan. Its errors are those of Validate.
@@ -71,7 +73,7 @@ func (p Plan) Encode() ([]byte, error) {
 		number(s)
 	}
 	for _, r := range p.Records {
-		out := journalRecord{Offset: r.Offset, Subject: number(r.Subject), Bytes: r.Bytes, Turns: r.Turns}
+		out := journalRecord{Offset: r.Offset, Subject: number(r.Subject), Bytes: r.Bytes, Turns: r.Turns, Remains: r.Remains}
 		for _, c := range r.Copies {
 			out.Copies = append(out.Copies, journalCopy(c))
 		}
@@ -116,7 +118,7 @@ func (j journal) plan() (Plan, error) {
 		if r.Subject < 0 || r.Subject >= len(subs) {
 			return p, fmt.Errorf("records: %v: name %d of %d", r.Offset, r.Subject, len(subs))
 		}
-		out := Record{Offset: r.Offset, Subject: subs[r.Subject], Bytes: r.Bytes, Turns: r.Turns}
+		out := Record{Offset: r.Offset, Subject: subs[r.Subject], Bytes: r.Bytes, Turns: r.Turns, Remains: r.Remains}
 		for _, c := range r.Copies {
 			out.Copies = append(out.Copies, Copy(c))
 		}
@@ -137,6 +139,12 @@ func Load(dir string) (p Plan, ok bool, err error) {
 		p, err = Decode(path, text)
 	}
 	return p, err == nil, err
+}
+
+// Pending reports whether a store has a plan, which may be damaged.
+func Pending(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, JournalFile))
+	return err == nil
 }
 
 // Begin writes the plan into a store, and syncs it. From then on every owner of the store carries it out.

@@ -34,7 +34,7 @@ type Plan struct {
 	Unreached []string
 }
 
-// Record is a record that loses content.
+// Record is a record that loses content. A lost record loses the bytes that are left of it.
 type Record struct {
 	Offset  events.Offset
 	Subject events.Subject
@@ -44,6 +44,10 @@ type Record struct {
 	// data, that lose their turns, by index. nil: the record loses all content.
 	Turns []int
 
+	// Remains is what remains of data that the event keeps by reference (events.ExtDataRef), because the content that they
+	// are in may go too. nil: the data are in the record, or the owner of the store finds out.
+	Remains []byte
+
 	// Copies are the copies that a redo record (events.TypeUnitAppended) has of erased records. nil: all copies lose
 	// all content.
 	Copies []Copy
@@ -51,8 +55,9 @@ type Record struct {
 
 // Copy is a copy of an event in a redo record.
 type Copy struct {
-	Index int   // in the record's events
-	Turns []int // as in Record
+	Index   int    // in the record's events
+	Turns   []int  // as in Record
+	Remains []byte // as in Record
 }
 
 // Bounds of a plan. A larger erasure is several plans.

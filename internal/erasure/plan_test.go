@@ -19,8 +19,8 @@ func plan() Plan {
 	return Plan{
 		Receipt: "r7k2p9", Namespace: "default", By: "anna", Reason: "asked", Scope: "session/a", At: time.Date(2026, 11, 28, 9, 0, 0, 0, time.UTC),
 		Records: []Record{
-			{Offset: 3, Subject: a, Bytes: 20},
-			{Offset: 5, Subject: unit, Bytes: 7, Copies: []Copy{{Index: 0}, {Index: 2, Turns: []int{1}}}},
+			{Offset: 3, Subject: a, Bytes: 20, Remains: []byte(" ")},
+			{Offset: 5, Subject: unit, Bytes: 7, Copies: []Copy{{Index: 0}, {Index: 2, Turns: []int{1}, Remains: []byte("{}")}}},
 			{Offset: 9, Subject: a, Bytes: 2, Turns: []int{0, 4}},
 		},
 		Subjects: []events.Subject{a, fork}, Unreached: []string{"the agent's own file"},
