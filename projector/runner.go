@@ -125,6 +125,9 @@ type Runner struct {
 	quarantined map[events.Subject]Quarantine
 	moved       chan struct{} // closed when cursor moves or full is set
 	full        error         // last error of Room
+	runs        bool          // Run is running
+	asked       []func(life context.Context)
+	interrupt   func() // makes Run look at asked
 
 	lacks atomic.Bool // an unreadable record was skipped and the view was not told
 }
@@ -150,12 +153,16 @@ func (r *Runner) withDefaults() {
 // fails, Run starts it again with a growing delay.
 func (r *Runner) Run(ctx context.Context) {
 	r.withDefaults()
+	defer r.starts()()
 	r.Pace.rest(ctx, r.Log, r.hurried()) // a program that opens a log usually appends first, and has priority
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, maxWait) {
 		before := r.Cursor()
-		err := r.follow(ctx)
+		isAsked, err := r.followUntilAsked(ctx)
 		if ctx.Err() != nil {
 			break
+		}
+		if isAsked {
+			continue
 		}
 		if r.Cursor().Offset != before.Offset {
 			wait = 10 * time.Millisecond
@@ -255,7 +262,7 @@ func (r *Runner) Retry(ctx context.Context) ([]Quarantine, error) {
 	_, aside, err := r.View.Begin(ctx)
 	var mended []Quarantine
 	for _, q := range aside {
-		err := r.retry(ctx, q.Subject)
+		_, err := r.retry(ctx, q.Subject)
 		if _, again := errors.AsType[*FoldError](err); again {
 			r.Logger.Warn("subject stays in quarantine", "view", r.View.Name(), "subject", q.Subject, "reason", err.Error())
 			continue
@@ -268,14 +275,18 @@ func (r *Runner) Retry(ctx context.Context) ([]Quarantine, error) {
 	return mended, err
 }
 
-// retry folds one subject up to the view's cursor. On an error it leaves the view unchanged.
-func (r *Runner) retry(ctx context.Context, sub events.Subject) error {
+// retry folds one subject up to the view's cursor. On an error it leaves the view unchanged, unless the view is a setter.
+// A *FoldError comes with the offset of the record.
+func (r *Runner) retry(ctx context.Context, sub events.Subject) (events.Offset, error) {
 	c, _, err := r.View.Begin(ctx)
+	if err == nil && c.Offset == 0 {
+		return 0, nil // the view has nothing yet
+	}
 	if err == nil {
 		err = r.View.Forget(ctx, sub)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var kept blobs
 	for rec, err := range r.Log.Read(ctx, events.Range{Subject: sub, Upto: c.Offset}) {
@@ -289,18 +300,18 @@ func (r *Runner) retry(ctx context.Context, sub events.Subject) error {
 			err = r.tryApply(ctx, Decode(rec))
 		}
 		if err != nil {
-			return err
+			return rec.Offset, err
 		}
 	}
 	if err := r.View.Commit(ctx, c); err != nil {
-		return err
+		return 0, err
 	}
 	for _, q := range r.setAside() {
 		if q.Subject == sub {
-			return &FoldError{errors.New(q.Reason)}
+			return q.Offset, &FoldError{errors.New(q.Reason)}
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 // setAside returns the subjects that the last commit put into quarantine.

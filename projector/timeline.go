@@ -142,11 +142,17 @@ func (t *Timeline) Inherit(parent *Timeline, at events.Offset) error {
 		}
 	}
 	fork.ends.own = 0
-	fork.names = slices.Clone(parent.names)
-	if fork.lengths, err = parent.lengthsAt(upto); err == nil {
-		*t = *fork
+	lengths, err := parent.lengthsAt(upto)
+	if err != nil {
+		return err
 	}
-	return err
+	known := 0 // threads of the records above: later ones of the parent must change nothing
+	for _, d := range fork.deltas {
+		known = max(known, d.thread+1)
+	}
+	fork.names, fork.lengths = slices.Clone(parent.names[:known]), lengths[:min(known, len(lengths))]
+	*t = *fork
+	return nil
 }
 
 // take adds the records of a parent's page between two numbers, both inclusive.

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,6 +95,8 @@ type group struct {
 	subject events.Subject
 	facts   []projector.Fact // certain ones, before again
 	again   events.Offset    // the first record that makes the view fold the subject from its first record; 0: none
+	isNew   bool             // after Forget: the rows of before may have what the log has erased
+	aside   events.Offset    // with isNew, the quarantine of before; 0: none
 	shifted *bool            // whether a record of the subject shifts; nil: not known
 }
 
@@ -200,7 +203,7 @@ func (v *ownView) SetAside() []projector.Quarantine {
 
 // Forget implements projector.View. The next commit folds the subject again.
 func (v *ownView) Forget(_ context.Context, sub events.Subject) error {
-	g := &group{subject: sub, again: max(v.out[sub], 1)}
+	g := &group{subject: sub, again: max(v.out[sub], 1), isNew: true, aside: v.out[sub]}
 	v.groups[sub], v.order = g, append(v.order, g)
 	delete(v.out, sub)
 	v.forgotten = append(v.forgotten, sub)
@@ -230,7 +233,8 @@ func (v *ownView) Commit(ctx context.Context, c projector.Cursor) error {
 }
 
 // settle folds the facts of a subject. If a fold fails, the subject keeps the state before the record that failed, or
-// before the record that made the view fold it again.
+// before the record that made the view fold it again. If the rows of before are not valid, it gets the state of now
+// before the record that failed.
 func (v *ownView) settle(ctx context.Context, g *group, upto events.Offset) error {
 	var q projector.Quarantine
 	fails := func(at events.Offset, err error) bool {
@@ -244,12 +248,17 @@ func (v *ownView) settle(ctx context.Context, g *group, upto events.Offset) erro
 		upto = min(upto, from-1)
 	}
 	if g.again != 0 {
-		_, err := v.try(ctx, g.subject, true, effective(ctx, v.loader, v.moves, g.subject, upto))
+		last, err := v.try(ctx, g.subject, true, effective(ctx, v.loader, v.moves, g.subject, upto))
 		if err == nil {
 			return v.noteShift(ctx, g)
 		}
 		if !fails(g.again, err) {
 			return err
+		}
+		if g.isNew {
+			if q.Offset, err = v.foldBefore(ctx, g.subject, cmp.Or(g.aside, last)); err != nil {
+				return err
+			}
 		}
 	}
 	for n, tries := len(g.facts), 0; n > 0; tries++ {
@@ -270,6 +279,24 @@ func (v *ownView) settle(ctx context.Context, g *group, upto events.Offset) erro
 		v.aside, v.failed = append(v.aside, q), append(v.failed, q)
 	}
 	return nil
+}
+
+// foldBefore folds a subject again as of before a record, or before an earlier one if that fails, too. It returns which.
+func (v *ownView) foldBefore(ctx context.Context, sub events.Subject, at events.Offset) (events.Offset, error) {
+	for {
+		var facts iter.Seq2[projector.Fact, error] = func(func(projector.Fact, error) bool) {}
+		if at > 1 {
+			facts = effective(ctx, v.loader, v.moves, sub, at-1)
+		}
+		last, err := v.try(ctx, sub, true, facts)
+		if _, is := errors.AsType[*projector.FoldError](err); !is {
+			return max(at, 1), err
+		}
+		if at <= 1 {
+			return 0, fmt.Errorf("the rows of %s cannot be removed: %s", sub.Name(), err.Error())
+		}
+		at = min(at-1, last)
+	}
 }
 
 func (v *ownView) noteShift(ctx context.Context, g *group) error {

@@ -17,7 +17,7 @@ const (
 // describe a session.
 var catalogForm = form{
 	view:    "catalog",
-	version: 13,
+	version: 14,
 	tables:  []string{"sessions", "marks", "runs", "costs", "documents", "links", "responses", "progress", "counts"},
 	schema: countsSchema + responsesSchema + progressSchema + `
 CREATE TABLE sessions{set}(

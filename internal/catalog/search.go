@@ -14,13 +14,17 @@ import (
 // searchForm is the search view's form. Its version changes with the tables and with the extraction of turns.
 var searchForm = form{
 	view:    "search",
-	version: 6,
+	version: 7,
 	tables:  append([]string{"turns"}, activityTables...),
 	schema: `
 CREATE VIRTUAL TABLE turns{set} USING fts5(
 	text, namespace UNINDEXED, session UNINDEXED, offset UNINDEXED, thread UNINDEXED, number UNINDEXED, roles UNINDEXED, at UNINDEXED, scope,
 	tokenize='unicode61 remove_diacritics 2');
+INSERT INTO turns{set}(turns{set}, rank) VALUES('secure-delete', 1);
 ` + activitySchema}
+
+// dropTurns finds the turns of a session by its word: the other columns have no index.
+const dropTurns = "DELETE FROM turns{set} WHERE rowid IN (SELECT rowid FROM turns{set} WHERE turns{set} MATCH ? AND namespace=? AND session=?)"
 
 // Text extracts the searchable text and the counts from a turn.
 type Text func(projector.Turn) projector.Said
@@ -70,8 +74,11 @@ func (s *Search) Reset(ctx context.Context) error {
 	return s.reset(ctx)
 }
 
-// Apply implements projector.View.
+// Apply implements projector.View. Documents have no turns.
 func (s *Search) Apply(_ context.Context, f projector.Fact) error {
+	if !f.Subject.IsSession() {
+		return nil
+	}
 	for _, t := range s.turnsOf(f) {
 		s.pending = append(s.pending, t)
 		s.held += t.size()
@@ -138,7 +145,13 @@ func (s *Search) Forget(_ context.Context, sub events.Subject) error {
 func (s *Search) Commit(ctx context.Context, c projector.Cursor) error {
 	err := s.commit(ctx, c, func(ctx context.Context) error {
 		for _, sub := range s.forgotten {
-			for _, table := range s.tables {
+			if !sub.IsSession() {
+				continue
+			}
+			if err := s.run(ctx, dropTurns, "scope : "+sessionWord(sub), sub.Namespace, sub.ID); err != nil {
+				return err
+			}
+			for _, table := range activityTables {
 				if err := s.run(ctx, "DELETE FROM "+table+"{set} WHERE namespace=? AND session=?", sub.Namespace, sub.ID); err != nil {
 					return err
 				}
