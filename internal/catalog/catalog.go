@@ -133,7 +133,7 @@ func (c *Catalog) touch(s *sessionRow) {
 
 func (c *Catalog) applyTo(ctx context.Context, s *sessionRow, f projector.Fact) error {
 	if fork := f.ForkOf(s.history); fork != nil {
-		if err := c.inherit(ctx, s, fork); err != nil {
+		if err := c.inherit(ctx, s, fork, f.Offset); err != nil {
 			return err
 		}
 	}
@@ -153,14 +153,15 @@ func (c *Catalog) applyTo(ctx context.Context, s *sessionRow, f projector.Fact) 
 	return nil
 }
 
-// inherit starts a fork with the state of its parent. A fork of a missing session inherits nothing.
-func (c *Catalog) inherit(ctx context.Context, s *sessionRow, fork *events.Fork) error {
+// inherit starts a fork, born at an offset, with the state of its parent. A fork of a session that was missing then
+// inherits nothing, also if the fork is folded again later.
+func (c *Catalog) inherit(ctx context.Context, s *sessionRow, fork *events.Fork, born events.Offset) error {
 	sub := events.Session(s.Namespace, fork.Session)
 	if c.aside[sub] {
 		return &projector.FoldError{Err: fmt.Errorf("the session is a fork of %s, which is quarantined", sub)}
 	}
 	parent, err := c.session(ctx, sub)
-	if err != nil || parent == nil || parent == s {
+	if err != nil || parent == nil || parent.history.First() >= born || parent == s {
 		return err
 	}
 	if parent.opened <= fork.Offset && parent.history.First() <= fork.Offset {
