@@ -83,4 +83,8 @@ type OwnViews interface {
 	Rebuild(ctx context.Context, view string) error
 	Retry(ctx context.Context, view string) ([]projector.Quarantine, error)
 	Verify(ctx context.Context) ([]projector.Finding, error)
+
+	// Refold makes the views forget what the log has erased of subjects: see [projector.Runner.Refold]. A view that
+	// another program brings is built again.
+	Refold(ctx context.Context, subjects []events.Subject) error
 }

@@ -61,7 +61,7 @@ var allServices = []service{
 }
 
 // notices lists the subjects of the owner's account to which other accounts may subscribe.
-var notices = []string{"tally.api.v1.watermark.moved", "tally.api.v1.segments"}
+var notices = []string{"tally.api.v1.watermark.moved", "tally.api.v1.segments", erasedNotice}
 
 // inboxes are the subjects for answers, in an account of their own for each user.
 const inboxes = "_INBOX.>"

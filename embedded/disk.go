@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"math"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/snapshot"
@@ -62,7 +64,23 @@ func cacheRoom(dir string, reserve uint64) func() error {
 // roomySnapshots writes no snapshots while the disk has no room.
 type roomySnapshots struct {
 	snapshot.Store
-	room func() error
+	files *snapshot.Files
+	room  func() error
+}
+
+func newRoomySnapshots(dir string, room func() error) roomySnapshots {
+	files := snapshot.NewFiles(filepath.Join(dir, "snapshots"))
+	return roomySnapshots{files, files, room}
+}
+
+// Erase implements snapshot.Eraser.
+func (s roomySnapshots) Erase(ctx context.Context, subjects ...events.Subject) error {
+	return s.files.Erase(ctx, subjects...)
+}
+
+// Since implements snapshot.Eraser.
+func (s roomySnapshots) Since() snapshot.Store {
+	return roomySnapshots{s.files.Since(), s.files, s.room}
 }
 
 func (s roomySnapshots) Put(ctx context.Context, snap snapshot.Snapshot) error {

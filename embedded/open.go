@@ -380,7 +380,7 @@ func openOwn(ctx context.Context, o Options, c config.Config) (*tally.Store, err
 	}
 	st := o.store(c)
 	st.Host.Room = cacheRoom(c.Store, Reserve)
-	st.Snapshots, st.Host.Keep = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), st.Host.Room}, !o.Still
+	st.Snapshots, st.Host.Keep = newRoomySnapshots(c.Store, st.Host.Room), !o.Still
 	st.Host.Cursor, st.Host.Beside = filepath.Join(c.Store, "snapshots", "cursor"), o.beside(c.Store, ts)
 	closeViews := o.views(&st, c.Store)
 	o.bring(&st, true)
@@ -416,7 +416,7 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 		return nil, err
 	}
 	st := o.store(c)
-	st.Snapshots, st.Host.OnClose = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), cacheRoom(c.Store, Reserve)}, a.Close
+	st.Snapshots, st.Host.OnClose = newRoomySnapshots(c.Store, cacheRoom(c.Store, Reserve)), a.Close
 	readFromCatalog(&st, c.Store)
 	st.Host.Shown = func(ctx context.Context, view string, at events.Offset) error {
 		ctx, cancel := a.Log().UntilGone(ctx)

@@ -275,3 +275,15 @@ func (w *ownViews) Retry(ctx context.Context, name string) ([]projector.Quaranti
 func (w *ownViews) Verify(ctx context.Context) ([]projector.Finding, error) {
 	return catalog.Verify(ctx, w.source(), w.dir, w.list, nil)
 }
+
+// Refold implements tally.OwnViews.
+func (w *ownViews) Refold(ctx context.Context, subjects []events.Subject) (err error) {
+	kept := make(map[string]bool)
+	for _, v := range w.list {
+		if r := w.get(v.Name); r != nil {
+			kept[v.File] = true
+			err = errors.Join(err, v.Refold(ctx, w.dir, r.Runner, subjects))
+		}
+	}
+	return errors.Join(err, catalog.RemoveOwn(w.dir, func(f catalog.OwnFile) bool { return kept[f.File()] }))
+}

@@ -34,6 +34,13 @@ func (c *cache) get(hash string) any {
 	return e.Value.(*cached).value
 }
 
+func (c *cache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byHash, c.bytes = nil, 0
+	c.recent.Init()
+}
+
 func (c *cache) put(hash string, value any, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

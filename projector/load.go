@@ -155,7 +155,7 @@ func (l *Loader) head(ctx context.Context, sub events.Subject, at events.Offset,
 // is the reason to exempt it from pruning. If the session has damaged records, Keep returns an error, because the
 // snapshot would hide them. The loader must have snapshots.
 func (l *Loader) Keep(ctx context.Context, sub events.Subject, at events.Offset, kept string) (snapshot.Meta, error) {
-	st := storing{l: l}
+	st := storing{l: l, to: l.since()}
 	snap, err := l.head(ctx, sub, at, kept, st.put)
 	if err == nil {
 		err = st.put(ctx, snap)
@@ -167,6 +167,7 @@ func (l *Loader) Keep(ctx context.Context, sub events.Subject, at events.Offset,
 // is folded from the first record. If an existing chunk is damaged, its next reader detects that.
 type storing struct {
 	l      *Loader
+	to     snapshot.Store         // takes nothing once content was erased
 	chunks map[events.Subject]int // number of chunks that the load produced
 	there  map[partID]string      // hashes of the stored parts
 }
@@ -177,7 +178,7 @@ const looksUp = 3
 
 func (st *storing) put(ctx context.Context, s snapshot.Snapshot) error {
 	if s.Fold != ChunkFold { // a damaged index cannot be rebuilt alone, so it is always written
-		return st.l.put(ctx, s)
+		return putTo(ctx, st.to, s)
 	}
 	if st.chunks == nil {
 		st.chunks, st.there = make(map[events.Subject]int), make(map[partID]string)
@@ -196,12 +197,12 @@ func (st *storing) put(ctx context.Context, s snapshot.Snapshot) error {
 	if st.there[partOf(s.Meta)] == s.Hash {
 		return nil
 	}
-	return st.l.put(ctx, s)
+	return putTo(ctx, st.to, s)
 }
 
-// put stores a part of a snapshot.
-func (l *Loader) put(ctx context.Context, s snapshot.Snapshot) error {
-	if err := l.Snapshots.Put(ctx, s); err != nil {
+// putTo stores a part of a snapshot.
+func putTo(ctx context.Context, to snapshot.Store, s snapshot.Snapshot) error {
+	if err := to.Put(ctx, s); err != nil {
 		return &storeError{err}
 	}
 	return nil

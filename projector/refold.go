@@ -10,10 +10,10 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Refold folds subjects again from their first records, because the log has changed: records were erased. It passes over
-// subjects that the view does not want. A subject that cannot be folded any more leaves the view and is quarantined. The
-// caller names the forks of the subjects too: the order is that of the first records, so that parents come before their
-// forks. During Run, the goroutine of Run does the work. A view that cannot fold single subjects starts at zero.
+// Refold folds subjects again from their first records, because the log has changed: records were erased. If a subject
+// cannot be folded any more, its rows are removed, and it is quarantined. The caller names the forks of the subjects too:
+// the order is that of the first records, so that parents come before their forks. During Run, the goroutine of Run does
+// the work. A view that cannot fold single subjects starts at zero.
 func (r *Runner) Refold(ctx context.Context, subjects []events.Subject) error {
 	defer r.await()() // the view does not rest meanwhile
 	done := make(chan error, 1)
@@ -106,24 +106,18 @@ func (r *Runner) refold(ctx context.Context, subjects []events.Subject) error {
 	return nil
 }
 
-// byFirst returns the subjects that the view wants, once each, in the order of their first records.
-func (r *Runner) byFirst(ctx context.Context, subjects []events.Subject) ([]events.Subject, error) {
-	wants := func(events.Subject) bool { return true }
-	if v, ok := r.View.(Selective); ok {
-		wants = v.Wants
-	}
+// byFirst returns the subjects, once each, in the order of their first records.
+func (r *Runner) byFirst(ctx context.Context, subjects []events.Subject) (list []events.Subject, err error) {
 	l := &Loader{Source: r.Log, MaxValue: r.MaxValue}
 	firsts := make(map[events.Subject]events.Offset)
-	var list []events.Subject
 	for _, sub := range subjects {
-		if _, known := firsts[sub]; known || !wants(sub) {
+		if _, known := firsts[sub]; known {
 			continue
 		}
-		first, err := l.First(ctx, sub)
-		if err != nil && !errors.Is(err, ErrNotFound) {
+		if firsts[sub], err = l.First(ctx, sub); err != nil && !errors.Is(err, ErrNotFound) {
 			return nil, err
 		}
-		firsts[sub], list = first, append(list, sub)
+		list = append(list, sub)
 	}
 	slices.SortStableFunc(list, func(a, b events.Subject) int { return cmp.Compare(firsts[a], firsts[b]) })
 	return list, nil

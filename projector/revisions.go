@@ -37,6 +37,7 @@ type revisions struct {
 	older  []snapshot.Meta // stored chunks that were not read yet, newest first
 	chunks []revisionChunk // folded or read chunks, oldest first
 	into   sink            // stores full chunks; nil: they are not stored
+	to     snapshot.Store  // for store: takes nothing once content was erased
 
 	open    Document      // the records behind the chunks
 	after   events.Offset // last record of the chunks
@@ -114,7 +115,7 @@ func (l *Loader) revisionsOf(ctx context.Context, sub events.Subject) (*revision
 	if l.Snapshots != nil && !l.afresh {
 		r.begin(ctx)
 		if !l.ReadOnly {
-			r.into = r.store
+			r.into, r.to = r.store, l.since()
 		}
 	}
 	before := r.purge
@@ -146,7 +147,7 @@ func (l *Loader) forgetRevisions(ctx context.Context, sub events.Subject, purged
 
 // store stores a chunk. If the write fails, the next reader folds the records again.
 func (r *revisions) store(ctx context.Context, s snapshot.Snapshot) error {
-	if err := r.put(ctx, s); err != nil {
+	if err := putTo(ctx, r.to, s); err != nil {
 		r.logger().Warn("snapshot cannot be written", "subject", s.Subject, "err", err)
 	}
 	return nil

@@ -307,11 +307,11 @@ func (k *Snapshotter) writeAt(ctx context.Context, sub events.Subject, at events
 		return 0, true
 	}
 	size := 0
-	st := storing{l: k.loader}
+	st := storing{l: k.loader, to: k.loader.since()}
 	snap, err := k.loader.head(ctx, sub, at, kept, st.put)
 	if err == nil {
 		size = len(snap.Data)
-		err = k.put(ctx, snap)
+		err = k.put(ctx, st.to, snap)
 	}
 	if errors.Is(err, ErrNotFound) {
 		return 0, true
@@ -335,7 +335,7 @@ func (k *Snapshotter) writeAt(ctx context.Context, sub events.Subject, at events
 }
 
 // put stores a head and prunes older ones. A head that was kept for a reason keeps its reason.
-func (k *Snapshotter) put(ctx context.Context, snap snapshot.Snapshot) error {
+func (k *Snapshotter) put(ctx context.Context, to snapshot.Store, snap snapshot.Snapshot) error {
 	metas, err := k.Snapshots.List(ctx, snap.Subject, SessionFold)
 	if err != nil {
 		return &storeError{err}
@@ -345,7 +345,7 @@ func (k *Snapshotter) put(ctx context.Context, snap snapshot.Snapshot) error {
 			snap.Kept = cmp.Or(snap.Kept, m.Kept)
 		}
 	}
-	if err := k.loader.put(ctx, snap); err != nil {
+	if err := putTo(ctx, to, snap); err != nil {
 		return err
 	}
 	if err := prune(ctx, k.Snapshots, snap.Subject, k.Policy.Keep); err != nil {

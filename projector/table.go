@@ -377,6 +377,7 @@ func (l *Loader) stored(ctx context.Context, m snapshot.Meta) ([]byte, error) {
 
 // remake rebuilds a chunk from the log and stores it.
 func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chunkContent, []byte, error) {
+	to := l.since()
 	next := make(map[string]int, len(e.Turns))
 	for name, turns := range e.Turns {
 		next[name] = turns[0]
@@ -409,7 +410,7 @@ func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chu
 		return nil, nil, lostf("the chunk at %v, rebuilt from the log, has another hash", e.To)
 	}
 	if l.Snapshots != nil && !l.ReadOnly {
-		if err := l.Snapshots.Put(ctx, snapshot.Snapshot{Meta: e.meta(sub, ChunkFold), Data: data}); err != nil {
+		if err := to.Put(ctx, snapshot.Snapshot{Meta: e.meta(sub, ChunkFold), Data: data}); err != nil {
 			l.logger().Warn("chunk cannot be stored again", "subject", sub, "offset", uint64(e.To), "err", err)
 		}
 	}

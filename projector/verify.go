@@ -256,13 +256,13 @@ func (l *Loader) Rebuild(ctx context.Context, p Policy, progress func(sessions i
 			order = append(order, rec.Subject)
 		}
 	}
-	fromZero, fresh := l.refolding(), make(map[partID]bool)
+	fromZero, fresh, to := l.refolding(), make(map[partID]bool), l.since()
 	put := func(ctx context.Context, s snapshot.Snapshot) error {
 		if fresh[partOf(s.Meta)] {
 			return nil
 		}
 		fresh[partOf(s.Meta)] = true
-		return l.put(ctx, s)
+		return putTo(ctx, to, s)
 	}
 	for i, sub := range order {
 		if progress != nil {

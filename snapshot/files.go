@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/disk/durable"
@@ -28,10 +29,15 @@ import (
 // with the id escaped, and shortened with a hash if the name would be too long. The first line of a file is its Meta as
 // JSON, the rest are the data. A file is written under a temporary name and renamed, so a crash leaves the old one, the
 // new one, or none. Files are not synced, because snapshots may be lost.
-type Files struct{ dir string }
+type Files struct {
+	dir string
+
+	mu     sync.RWMutex // held for reading during Put of Since
+	erased int          // number of calls of Erase; guarded by mu
+}
 
 // NewFiles returns the store below dir. The first write creates dir.
-func NewFiles(dir string) *Files { return &Files{dir} }
+func NewFiles(dir string) *Files { return &Files{dir: dir} }
 
 // Dir returns the directory of the files.
 func (f *Files) Dir() string { return f.dir }

@@ -12,8 +12,9 @@ import (
 
 // Mem keeps snapshots in memory. The zero value is ready to use.
 type Mem struct {
-	mu   sync.Mutex
-	kept map[events.Subject]map[key]Snapshot // guarded by mu
+	mu     sync.Mutex                          // guards the fields below
+	kept   map[events.Subject]map[key]Snapshot // by subject
+	erased int                                 // number of calls of Erase
 }
 
 // key distinguishes the snapshots of a subject.
@@ -54,6 +55,11 @@ func (m *Mem) Get(_ context.Context, want Meta) (Snapshot, error) {
 func (m *Mem) Put(_ context.Context, s Snapshot) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.putLocked(s)
+}
+
+// putLocked is Put. The caller holds mu.
+func (m *Mem) putLocked(s Snapshot) error {
 	s.Hash, s.Data = Sum(s.Data), slices.Clone(s.Data)
 	if m.kept == nil {
 		m.kept = make(map[events.Subject]map[key]Snapshot)

@@ -63,6 +63,17 @@ type Store interface {
 	Discard(ctx context.Context, name string) error
 }
 
+// Eraser is a Store that can remove parts so that their content is in none of its files.
+type Eraser interface {
+	// Erase removes everything that it has of subjects, readable or not. Since returns a Store whose Put fails from the
+	// next Erase on: the fold of a snapshot may have begun before content was erased.
+	Erase(ctx context.Context, subjects ...events.Subject) error
+	Since() Store
+}
+
+// ErrErased reports a Put of a fold that began before the last Erase.
+var ErrErased = errors.New("snapshot: content was erased meanwhile")
+
 // Sum returns the hash of a snapshot's data.
 func Sum(data []byte) string {
 	sum := sha256.Sum256(data)

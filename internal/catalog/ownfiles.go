@@ -79,6 +79,9 @@ func OwnIn(dir string) ([]OwnFile, error) {
 	return list, nil
 }
 
+// File returns the name of the file.
+func (f OwnFile) File() string { return filepath.Base(f.path) }
+
 // Standing returns the progress of the view.
 func (f OwnFile) Standing(ctx context.Context) (Standing, error) {
 	return f.view().standing(ctx, filepath.Dir(f.path))

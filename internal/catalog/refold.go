@@ -85,3 +85,15 @@ func unsealUsed(path string) error {
 	}
 	return unseal(path)
 }
+
+// RemoveOwn removes the files of own views in a directory that hold content which the log has erased, and that this
+// process does not keep. A program that keeps one, or does so later, builds it again.
+func RemoveOwn(dir string, isKept func(v OwnFile) bool) error {
+	list, err := OwnIn(dir)
+	for _, f := range list {
+		if !isKept(f) {
+			err = errors.Join(err, f.Remove())
+		}
+	}
+	return err
+}

@@ -183,7 +183,9 @@ func TestRefoldWhileRunning(t *testing.T) {
 		if found, _ := testkit.CanaryFiles(t, dir); len(found) == 0 {
 			t.Fatal("no file has a canary: the test shows nothing")
 		}
-		subjects := l.erase(t, func(rec events.Record) bool { return testkit.HasCanary(slices.Concat(rec.Data, []byte(rec.Extensions[events.ExtDoc]))) })
+		subjects := l.erase(t, func(rec events.Record) bool {
+			return testkit.HasCanary(slices.Concat(rec.Data, []byte(rec.Extensions[events.ExtDoc])))
+		})
 		for i, v := range testViews {
 			must(t, v.Refold(ctx, dir, runners[i], subjects))
 		}
@@ -212,7 +214,9 @@ func TestRefoldFails(t *testing.T) {
 	defer e.Close()
 	r := &projector.Runner{Log: l, View: e, Logger: nullLogger}
 	must(t, r.CatchUp(t.Context(), nil))
-	subjects := l.erase(t, func(rec events.Record) bool { return testkit.HasCanary(slices.Concat(rec.Data, []byte(rec.Extensions[events.ExtDoc]))) })
+	subjects := l.erase(t, func(rec events.Record) bool {
+		return testkit.HasCanary(slices.Concat(rec.Data, []byte(rec.Extensions[events.ExtDoc])))
+	})
 	fails = true
 	must(t, v.Refold(t.Context(), dir, r, subjects))
 	if found, _ := testkit.CanaryFiles(t, dir); len(found) > 0 {

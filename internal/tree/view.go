@@ -219,8 +219,22 @@ func (t *Tree) Reset(ctx context.Context) error {
 	return t.load(ctx)
 }
 
-// Forget implements projector.View.
-func (t *Tree) Forget(context.Context, events.Subject) error { return nil }
+// Forget implements projector.View: the next commit writes the files of the subject again, whatever the log has.
+func (t *Tree) Forget(ctx context.Context, sub events.Subject) error {
+	if sub.Namespace != t.c.Target.Namespace() {
+		return nil
+	}
+	sub, ok, err := t.entryOf(ctx, 0, sub)
+	if err != nil || !ok {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.entries[sub] != nil {
+		t.writeAgain(sub)
+	}
+	return nil
+}
 
 // Room implements projector.Runner.Room: nothing is written while the tree asks.
 func (t *Tree) Room() error {

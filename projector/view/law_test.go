@@ -175,6 +175,23 @@ func (h *history) Follow(ctx context.Context, r events.Range) iter.Seq2[events.R
 
 func (h *history) Head(context.Context) (events.Offset, error) { return h.head, nil }
 
+// erase erases records of a few subjects, and returns all subjects: each may be a fork of another one.
+func (h *history) erase(t *rapid.T) (subjects []events.Subject) {
+	h.Records = slices.Clone(h.Records)
+	for i, rec := range h.Records {
+		if rec.Offset > h.head || rapid.IntRange(0, 2).Draw(t, "erased") > 0 {
+			continue
+		}
+		var err error
+		h.Records[i].Event, err = rec.Event.Erase("r7k2p9")
+		must(t, err)
+	}
+	for _, rec := range h.Records {
+		subjects = append(subjects, rec.Subject)
+	}
+	return subjects
+}
+
 // L-1: after any batches, restarts and failed commits, each state is the fold of the events in effect, as an independent
 // model has them.
 func TestViewsFollowTheModel(t *testing.T) {
@@ -222,6 +239,12 @@ func followsModel(t *rapid.T) {
 		if rapid.IntRange(0, 3).Draw(t, "restart") == 0 {
 			shut()
 			open()
+		}
+		if rapid.IntRange(0, 3).Draw(t, "erases") == 0 {
+			gone := h.erase(t)
+			for _, e := range editions {
+				must(t, (&projector.Runner{Log: h, View: e}).Refold(t.Context(), gone))
+			}
 		}
 		mustFollow(t, h, dir, editions)
 	}

@@ -56,8 +56,9 @@ type keptTree struct {
 
 // restart asks the runner of a tree to begin again.
 type restart struct {
-	reset bool // from the first record on
-	done  chan error
+	reset  bool             // from the first record on
+	erased []events.Subject // write the files of these subjects again
+	done   chan error
 }
 
 // use returns a context that ends when the tree stops. The tree is closed only after the caller called done.
@@ -115,6 +116,9 @@ func (k *keptTree) run(ctx context.Context) {
 			if a.reset {
 				err = k.tree.Reset(ctx)
 			}
+			if len(a.erased) > 0 {
+				err = k.runner.Refold(ctx, a.erased)
+			}
 			a.done <- err
 		case <-ctx.Done():
 		}
@@ -125,7 +129,11 @@ func (k *keptTree) run(ctx context.Context) {
 
 // again restarts the runner, which then continues at once if it can. With reset it begins with the first record.
 func (k *keptTree) again(ctx context.Context, reset bool) error {
-	a := restart{reset, make(chan error, 1)}
+	return k.restart(ctx, restart{reset: reset})
+}
+
+func (k *keptTree) restart(ctx context.Context, a restart) error {
+	a.done = make(chan error, 1)
 	select {
 	case k.restarts <- a:
 		return <-a.done

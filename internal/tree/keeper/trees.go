@@ -344,3 +344,30 @@ func (ts *Trees) wait(ctx context.Context, name string, at events.Offset) error 
 	}
 	return k.wait(ctx, at)
 }
+
+// Refold writes the files of subjects again, because records of them were erased. The caller names the forks of the
+// subjects too. The error names each tree that may still show what was erased.
+func (ts *Trees) Refold(ctx context.Context, subs []events.Subject) (err error) {
+	if ts.Layout == nil {
+		return nil
+	}
+	for _, t := range ts.all() {
+		var own []events.Subject
+		for _, sub := range subs {
+			if matches(t.Namespace, []events.Subject{sub}) {
+				own = append(own, sub)
+			}
+		}
+		if len(own) == 0 {
+			continue
+		}
+		k, failed := ts.keep(ctx, t)
+		if failed == nil {
+			failed = k.restart(ctx, restart{erased: own})
+		}
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("tree %s: its files may have what was erased: %w", t.Name, failed))
+		}
+	}
+	return err
+}
