@@ -435,5 +435,10 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 	if err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
+	if _, err := a.conns[0].Subscribe(erasedNotice, func(*nats.Msg) {
+		_ = s.Loader().Erase(context.WithoutCancel(ctx)) // of no subject: loads under way store nothing, the cache is empty
+	}); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	return register(ctx, s, o)
 }
