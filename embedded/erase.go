@@ -16,7 +16,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/erasure"
@@ -450,9 +449,4 @@ func (x *erasing) eraseOne(e events.Event, turns []int, remains *[]byte) (events
 		return e.EraseTurns(x.plan.Receipt, turns)
 	}
 	return e.Erase(x.plan.Receipt)
-}
-
-// refold removes the snapshots of subjects and folds their rows in the views again.
-func refold(ctx context.Context, st *tally.Store, subjects []events.Subject) error {
-	return nil
 }

@@ -391,7 +391,7 @@ func TestEraseBesideAppends(t *testing.T) {
 func TestEraseAttached(t *testing.T) {
 	t.Run("X-19 attached", func(t *testing.T) {
 		dir := t.TempDir()
-		owner, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir, Store: dir, Still: true})
+		owner, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir, Store: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -403,7 +403,12 @@ func TestEraseAttached(t *testing.T) {
 		defer attached.Close()
 		s, other := events.Session("", "s"), events.Session("", "other")
 		ack := mustAppend(t, owner, s, turn("1", word("1")))
-		mustAppend(t, owner, s, turn("2", word("2")))
+		last := mustAppend(t, owner, s, turn("2", word("2"))).Last
+		for _, view := range []string{"catalog", "search"} {
+			if err := owner.Wait(t.Context(), view, last); err != nil {
+				t.Fatal(err)
+			}
+		}
 		p := erasure.Plan{Receipt: "r1", Namespace: "default", At: time.Now().UTC(), Subjects: []events.Subject{s, other}, Records: []erasure.Record{{Offset: ack.First, Subject: s}}}
 		if err := embedded.EraseThrough(t.Context(), attached, dir, p); err != nil {
 			t.Fatal(err)

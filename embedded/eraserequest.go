@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/erasure"
@@ -124,8 +123,7 @@ func (r *eraseRequester) erase(ctx context.Context, p erasure.Plan) error {
 // open completes an erasure that an earlier owner began, and then answers the requests of attached processes. A store
 // that is opened to inspect it, that refuses appends or whose disk is full leaves the rest of the erasure to the next
 // owner.
-func (e *eraser) open(ctx context.Context, st *tally.Store, o Options) error {
-	e.fold = func(ctx context.Context, subjects []events.Subject) error { return refold(ctx, st, subjects) }
+func (e *eraser) open(ctx context.Context, o Options) error {
 	p, ok, err := erasure.Load(e.s.dir)
 	if err != nil {
 		return err

@@ -399,7 +399,9 @@ func openOwn(ctx context.Context, o Options, c config.Config) (*tally.Store, err
 	if err != nil {
 		return nil, errors.Join(err, srv.Close())
 	}
-	if err := eraser.open(ctx, s, o); err != nil {
+	eraser.fold = folding{st: s, dir: c.Store, own: st.Host.Own, trees: ts, logger: o.Logger,
+		tell: func() error { return srv.conns[1].Publish(erasedNotice, nil) }}.again
+	if err := eraser.open(ctx, o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return register(ctx, s, o)
