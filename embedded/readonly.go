@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/erasure"
 	"github.com/tallylog/tally/internal/nats/natsfile"
 	"github.com/tallylog/tally/internal/storedir"
 )
@@ -57,7 +58,7 @@ func shadow(to, from string) error {
 				newest[path] = numbers[len(numbers)-1]
 			}
 			return os.MkdirAll(target, 0o700)
-		case !d.Type().IsRegular(), d.Name() == storedir.LockFile, d.Name() == storedir.OwnerFile:
+		case !d.Type().IsRegular(), d.Name() == storedir.LockFile, d.Name() == storedir.OwnerFile, d.Name() == erasure.JournalFile:
 			return nil
 		case isOnlyRead(path, name, newest):
 			return os.Symlink(path, target)
