@@ -100,7 +100,7 @@ func (e *eraser) resume(ctx context.Context) error {
 	return e.finish(ctx, p)
 }
 
-// finish does what is left when the blocks have lost the content. The caller holds mu.
+// finish does the steps that follow when the blocks have lost the content. The caller holds mu.
 func (e *eraser) finish(ctx context.Context, p erasure.Plan) error {
 	steps := []struct {
 		name string

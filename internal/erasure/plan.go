@@ -20,7 +20,7 @@ type Plan struct {
 	Namespace string    // of the receipt
 	By        string    // who asked for the erasure
 	Reason    string    // "": none was given
-	Scope     string    // what was asked for
+	Scope     string    // for people: the selection
 	At        time.Time // when it was asked for
 
 	// Records are the records that lose content, by offset, each once.

@@ -161,7 +161,7 @@ func (w *Writer) takeFile(ctx context.Context, s Source, before File) (f File, a
 	rest, added, err := w.keep(ctx, file, s.Size-at)
 	f.Parts = append(f.Parts, rest...)
 	if err == nil && isReplaced(file, s.Path) {
-		if added > 0 { // no backup names it, and it may have what was erased
+		if added > 0 { // no backup names it, and it may have erased content
 			err = removed(object(w.dir, rest[0].Sum))
 		}
 		return f, 0, errors.Join(err, &replacedError{s.Path})

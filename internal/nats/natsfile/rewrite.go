@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/internal/disk/durable"
 )
 
-// A Rewriter gives messages other headers and data, in blocks that no server has open.
+// A Rewriter replaces headers and data of messages, in blocks that no server has open.
 type Rewriter struct {
 	// Change returns the header and the data of a message in a block. same reports that the message stays as it is. With
 	// the blanks that Rewrite adds, header and data have the length that they had.

@@ -14,7 +14,7 @@ import (
 
 const erasedHeader = "NATS/1.0\r\nid: 1\r\n\r\n"
 
-// blanked gives the messages of some sequences a short header and an empty object.
+// blanked replaces the messages of some sequences by a short header and an empty object.
 func blanked(seqs ...uint64) Rewriter {
 	return Rewriter{
 		Change: func(m Message) (string, []byte, bool, error) {
@@ -110,7 +110,7 @@ func TestRewriteDamaged(t *testing.T) {
 	}
 }
 
-// Whoever has a block open while it is replaced reads the other one, and nobody reads the old bytes again.
+// A reader that has a block open while it is replaced reads the other one, and no reader reads the old bytes again.
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	data, want := block()

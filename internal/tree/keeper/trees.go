@@ -346,7 +346,7 @@ func (ts *Trees) wait(ctx context.Context, name string, at events.Offset) error 
 }
 
 // Refold writes the files of subjects again, because records of them were erased. The caller names the forks of the
-// subjects too. The error names each tree that may still show what was erased.
+// subjects too. The error names each tree that may still show erased content.
 func (ts *Trees) Refold(ctx context.Context, subs []events.Subject) (err error) {
 	if ts.Layout == nil {
 		return nil
