@@ -74,6 +74,9 @@ type ServerOptions struct {
 	// opens; otherwise the error is a *log.CopyingError. The caller appends nothing else.
 	Copy bool
 
+	// Merge opens the store for a merge with another one: see log.Host.Merge.
+	Merge bool
+
 	// Progress is called about once a second during a long start, such as that of a large log after a crash or of a log
 	// with a million subjects. Default: no calls.
 	Progress func(elapsed time.Duration)
@@ -389,7 +392,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		Reads: s.conns[1], Scans: s.login, Appends: appends, Room: s.health.check, Admit: both(s.types.Admit, s.meter.Admit), Owner: true, Shared: o.Listen != nil,
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: storedir.SegmentsDir(s.dir), Blocks: blocksOf(s.dir, s.known),
 			AtRest: func() error { return s.atRest(o.RereadBytes) }, Above: s.seen},
-		Holes: s.holes, Found: s.found.add, Settled: s.durable.get(), Mark: s.durable.set, Copy: o.Copy,
+		Holes: s.holes, Found: s.found.add, Settled: s.durable.get(), Mark: s.durable.set, Copy: o.Copy, Merge: o.Merge,
 	}}
 	if s.copying {
 		c.Host.Settled = events.MaxOffset // the end may be in the middle of an append, whose rest is copied next

@@ -325,8 +325,14 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 		} else {
 			p.age(e.ID, now, expect != At(0))
 		}
-		e = l.Stamp(e)
-		if err := e.Validate(); err != nil {
+		check := e.Validate
+		if !l.config.Host.Merge {
+			e = l.Stamp(e)
+			check = e.Validate
+		} else if e.Erased() != "" {
+			check = e.ValidateAttributes
+		}
+		if err := check(); err != nil {
 			return nil, err
 		}
 		if events.GuardOf(e.Type) == events.GuardSince && expect.kind == expectAny {

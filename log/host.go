@@ -70,6 +70,9 @@ type Host struct {
 	// records are copied later.
 	Copy bool
 
+	// Merge takes events as another log has them: also erased ones, and those without a time stay without it.
+	Merge bool
+
 	// Mark is called with every move of the durable watermark, before any reader sees the move.
 	Mark func(events.Offset)
 
