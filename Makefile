@@ -67,6 +67,7 @@ soak:
 	$(GO) test -timeout 60m ./internal/catalog -rapid.checks=2000
 	$(GO) test -timeout 60m ./internal/testkit/logtest -rapid.checks=2000
 	$(GO) test -timeout 60m ./internal/ingest -rapid.checks=1000
+	$(GO) test -timeout 60m -run TestMergeLaws ./internal/storecopy -rapid.checks=500
 
 # What tally has of sessions that the real programs have meanwhile: Codex, of the versions
 # that copy what they fork and that refer to it, Gemini CLI, pi. They are installed once, and

@@ -56,7 +56,7 @@ var arrows = []struct{ pkg, may string }{
 	{"stores/*", ". log projector events internal/rawjson internal/disk/durable internal/disk/filename internal/sealed stores/$/internal/* stores/$/recipe"},
 
 	{"internal/registry", ". log projector events internal/rawjson"},
-	{"internal/storecopy", "log projector events internal/erasure internal/rawjson internal/storedir internal/disk/backup internal/nats/natsfile"},
+	{"internal/storecopy", "log projector events internal/erasure internal/rawjson internal/registry internal/storedir internal/disk/backup internal/nats/natsfile"},
 	{"internal/storedir", "log events internal/catalog internal/nats/natsfile internal/disk/durable internal/disk/lockfile internal/disk/statefile internal/quota"}, // facts about a directory: starts no server
 	{"internal/daemon/runner", ". internal/daemon internal/catalog projector events internal/disk/durable internal/disk/statefile"},
 	{"internal/tree/keeper", ". internal/tree internal/storedir internal/layouts internal/layouts/* log projector events internal/nats/natsdial internal/config internal/disk/durable internal/disk/lockfile internal/disk/statefile"},

@@ -72,6 +72,7 @@ var writers = []struct{ file, why string }{
 	{"stores/ailoop/file.go", "a file that the caller names, also through a link, as in the original"},
 	{"internal/testkit/layouttest/*.go", "for tests"},
 	{"stores/perstack/filesystem.go", "a setting's file where the caller says; the default escapes the ids"},
+	{"internal/storecopy/table.go", "a table of the state folder, named after two stores"},
 	{"internal/tree/sqlite.go", "what a tree remembers, in the store's own folder"},
 }
 
