@@ -43,8 +43,12 @@ type copiedStore struct {
 type storeCopy struct {
 	app          *cmdutil.App
 	follow, move bool
+	dryRun       bool
 	without      []string
-	forget       string // file of a plan
+	forget       string           // file of a plan
+	sessions     []string         // to merge
+	chosen       []events.Subject // the same
+	namespace    string           // to merge; "": none was given
 	leftOut      []events.Subject
 	plan         *erasure.Plan // nil: none
 	from, to     place
@@ -59,7 +63,7 @@ type storeCopy struct {
 func newCopy(a *cmdutil.App) *cobra.Command {
 	c := &storeCopy{app: a}
 	cmd := &cobra.Command{
-		Use: "copy FROM TO", Short: "Copy a store record by record, to a folder or a server", Args: cobra.ExactArgs(2),
+		Use: "copy FROM TO", Short: "Copy a store to a folder or a server, or merge it into another one", Args: cobra.ExactArgs(2),
 		Long: `Copy a store record by record. FROM and TO are a folder, the URL of a NATS server that
 others run, or context:NAME, a context of the nats command. FROM can also be a folder of
 backups, of which the newest one is copied.
@@ -74,14 +78,23 @@ both cases empty records take their places. --forget leaves out the content that
 tally forget --plan names: the records stay, as after tally forget.
 
 --follow copies new records until the command is interrupted. --move marks FROM as moved
-when everything is copied: from then on FROM takes no appends.`,
+when everything is copied: from then on FROM takes no appends.
+
+If TO has records of its own, FROM is merged into it: records get new offsets, and so does
+what refers to them. --session and --namespace merge a part, into a new TO too. Sessions
+and documents that differ in both stores are refused by name, and so is work of queues,
+flows and agents: exit code 6. The others are merged. --dry-run prints what would happen.`,
 		Example: cmdutil.Examples("tally copy old new", "tally copy old nats://tally.example.com --follow",
-			"tally copy old context:team --move", "tally copy /mnt/backups new"),
+			"tally copy old context:team --move", "tally copy /mnt/backups new",
+			"tally copy laptop team --dry-run", "tally copy laptop team --session 0198c"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range []string{"store", "server", "context"} {
 				if cmd.Flags().Changed(name) {
 					return cli.Usagef("copy names both stores as arguments: leave out --%s", name)
 				}
+			}
+			if cmd.Flags().Changed("namespace") {
+				c.namespace = cmd.Flag("namespace").Value.String()
 			}
 			return copyError(c.run(cmd.Context(), args))
 		},
@@ -90,6 +103,8 @@ when everything is copied: from then on FROM takes no appends.`,
 	f.BoolVar(&c.follow, "follow", false, "copy new records until interrupted")
 	f.BoolVar(&c.move, "move", false, "mark FROM as moved to TO when everything is copied")
 	f.StringVar(&c.forget, "forget", "", "file of a plan of tally forget: leave its content out")
+	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be merged, and write nothing")
+	f.StringArrayVar(&c.sessions, "session", nil, "session to merge; may be repeated")
 	f.StringArrayVar(&c.without, "without", nil, "session to leave out; may be repeated")
 	return cmd
 }
@@ -103,12 +118,19 @@ func (c *storeCopy) run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	ctx = log.NoteDamage(ctx, nil) // the report names lost records
+	if len(c.chosen) > 0 || c.namespace != "" || c.dryRun {
+		return c.merge(ctx, lg)
+	}
 	if err := c.open(ctx, lg); err != nil {
 		return err
 	}
 	err = c.copy(ctx)
-	if err := errors.Join(err, c.target.close(), c.original.close()); err != nil {
-		return err
+	closed := errors.Join(c.target.close(), c.original.close())
+	switch {
+	case errors.Is(err, errMerge) && closed == nil:
+		return c.merge(ctx, lg)
+	case err != nil || closed != nil:
+		return errors.Join(err, closed)
 	}
 	return c.report()
 }
@@ -139,6 +161,9 @@ func (c *storeCopy) places(args []string) (err error) {
 			return err
 		}
 		c.plan = &plan
+	}
+	for _, id := range c.sessions {
+		c.chosen = append(c.chosen, events.Session(own.Namespace, id))
 	}
 	switch {
 	case c.to.isBackups():
@@ -172,6 +197,9 @@ func (c *storeCopy) open(ctx context.Context, lg *slog.Logger) (err error) {
 // copy copies, compares both stores, and moves the original if it is to be moved.
 func (c *storeCopy) copy(ctx context.Context) error {
 	at, err := c.copier.Begin(ctx)
+	if c.merges(ctx, err) {
+		return errMerge
+	}
 	if err != nil {
 		return err
 	}

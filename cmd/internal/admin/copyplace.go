@@ -29,9 +29,10 @@ import (
 // A place is an argument of copy: a folder, a folder of backups, or a server that others run.
 type place struct {
 	app    *cmdutil.App
-	text   string        // of the argument, without passwords
-	dir    string        // of a store or of backups; "": a server
-	config config.Config // of a server
+	text   string // of the argument, without passwords
+	dir    string // of a store or of backups; "": a server
+	config config.Config
+	merge  bool // it is opened as the target of a merge
 }
 
 // placeOf returns the place that an argument names.
@@ -156,7 +157,7 @@ func (p place) openTarget(ctx context.Context, lg *slog.Logger, from string) (ta
 			mark:   func(ctx context.Context) error { return s.events.MarkCopying(ctx, from) },
 			unmark: func(ctx context.Context) error { return s.events.MarkCopying(ctx, "") }}, nil
 	}
-	srv, err := embedded.Start(ctx, embedded.ServerOptions{Dir: p.dir, Logger: lg, Private: true, Copy: true, SegmentBytes: p.config.Segment})
+	srv, err := embedded.Start(ctx, embedded.ServerOptions{Dir: p.dir, Logger: lg, Private: true, Copy: !p.merge, Merge: p.merge, SegmentBytes: p.config.Segment})
 	if owned, is := errors.AsType[*embedded.OwnedError](err); is {
 		return target{}, &cli.CodeError{Code: cli.Unreachable, Err: fmt.Errorf("process %d has the store in %s open", owned.PID, p.dir), Hint: "End it, or name a new folder."}
 	}
@@ -193,7 +194,7 @@ func (p place) dial(ctx context.Context, lg *slog.Logger, create bool) (remote, 
 			return remote{}, err
 		}
 	}
-	l, err := openOn(ctx, conns[0], log.Config{Logger: lg, Replicas: p.config.Server.Replicas, Host: log.Host{Reads: conns[1], Shared: true}}, p.text, create)
+	l, err := openOn(ctx, conns[0], log.Config{Logger: lg, Replicas: p.config.Server.Replicas, Host: log.Host{Reads: conns[1], Shared: true, Merge: p.merge}}, p.text, create)
 	if err != nil {
 		hangUp()
 		return remote{}, err
