@@ -1,6 +1,8 @@
 // Package storecopy copies a store record by record: each record of the copy has the offset of its original. So every
 // position, cursor and reference of the original is right in the copy, and equal records prove equal states.
 //
+// A [Merger] copies subjects into a store that has records of its own. There they get new offsets.
+//
 // A copy is at every moment a beginning of its original, with fillers ([log.Filler]) in the places of lost
 // records, personal ones, and sessions that are left out. A copy that was interrupted continues behind its last record.
 package storecopy
