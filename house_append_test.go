@@ -18,7 +18,7 @@ var (
 	mayHoldLogs = map[string]bool{
 		"log": true, "internal/testkit/logtest": true, ".": true, "embedded": true, "internal/testkit/storetest": true,
 		"cmd/tally-bench/ways.go":         true, // measures the log beside the raw server
-		"internal/storecopy":              true, // no trees are kept of an unfinished copy
+		"internal/storecopy":              true, // no trees are kept of an unfinished copy; after a merge the next keeper writes their files
 		"cmd/internal/admin/copyplace.go": true, // opens the logs for it
 		"cmd/internal/admin/restore.go":   true, // reads the head of what it restored
 	}

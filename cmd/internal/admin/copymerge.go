@@ -15,7 +15,6 @@ import (
 	"github.com/tallylog/tally/internal/storecopy"
 	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -97,11 +96,7 @@ func (c *storeCopy) openMerged(ctx context.Context, lg *slog.Logger, m *storecop
 			return err
 		}
 		if isNew {
-			l, err := log.OpenOn(ctx, memlog.New(memlog.Config{}), log.Config{Logger: lg})
-			c.target = target{events: l}
-			if err == nil {
-				c.target.close = l.Close
-			}
+			c.target, err = emptyTarget(ctx, lg)
 			return err
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/tallylog/tally/internal/storecopy"
 	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/snapshot"
 )
 
@@ -167,6 +168,15 @@ func (p place) openTarget(ctx context.Context, lg *slog.Logger, from string) (ta
 	return target{events: srv.Log(), close: srv.Close, back: func() error { return storedir.UnmarkMoved(p.dir) },
 		mark:   func(context.Context) error { return storedir.MarkCopying(p.dir, from) },
 		unmark: func(context.Context) error { return storedir.UnmarkCopying(p.dir) }}, nil
+}
+
+// emptyTarget returns a target in memory, for a dry run.
+func emptyTarget(ctx context.Context, lg *slog.Logger) (target, error) {
+	l, err := log.OpenOn(ctx, memlog.New(memlog.Config{}), log.Config{Logger: lg})
+	if err != nil {
+		return target{}, err
+	}
+	return target{events: l, close: l.Close}, nil
 }
 
 // remote is the log on a server that others run.
