@@ -641,6 +641,25 @@ func TestMergeBetween(t *testing.T) {
 	}
 }
 
+// A stale turn is stale in the target, because its basis is translated.
+func TestMergeBasis(t *testing.T) {
+	wa, a := newWriter(t, "a")
+	wb, b := newWriter(t, "b")
+	for i := range 6 {
+		wb.made(events.Session("", fmt.Sprint("own", i)), "conversation", nil)
+	}
+	s := events.Session("", "s")
+	at := wa.made(s, "conversation", nil)
+	basis := wa.turn(s, "rewound")
+	wa.put(s, &events.SessionRewound{To: at})
+	wa.put(s, &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(`"stale"`)}}}, func(e *events.Event) { *e = e.WithExtension(events.ExtBasis, basis.Padded()) })
+	merge(t, a.Log, b.Log)
+	folded, err := (&projector.Loader{Source: b.Log}).Session(t.Context(), s, 0)
+	if err != nil || len(folded.Ledger.Stale) != 1 || len(folded.Threads) != 0 {
+		t.Errorf("stale in the target: %v, threads %v: %v", folded.Ledger.Stale, folded.Threads, err)
+	}
+}
+
 // An append to several subjects is one in the target, too.
 func TestMergeUnits(t *testing.T) {
 	from := mustStart(t, t.TempDir(), false).Log()
