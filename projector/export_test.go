@@ -41,7 +41,7 @@ func (k *Snapshotter) SetMost(n int) *Snapshotter {
 
 // Head stores the chunks of a session as of an offset, and returns the head.
 func (l *Loader) Head(ctx context.Context, sub events.Subject, at events.Offset, kept string) (snapshot.Snapshot, error) {
-	return l.head(ctx, sub, at, kept, l.put)
+	return l.head(ctx, sub, at, kept, func(ctx context.Context, s snapshot.Snapshot) error { return putTo(ctx, l.Snapshots, s) })
 }
 
 // Resolve is Outline.Resolve for a session with all of its turns.

@@ -34,7 +34,7 @@ func (r *Runner) Refold(ctx context.Context, subjects []events.Subject) error {
 	}
 }
 
-// starts notes that Run is running, until the returned function is called. That function does what is asked meanwhile.
+// starts notes that Run is running, until the returned function is called. That function calls the rest of asked.
 func (r *Runner) starts() (ends func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,7 @@ func (r *Runner) byFirst(ctx context.Context, subjects []events.Subject) (list [
 	return list, nil
 }
 
-// refoldOne folds a subject again. If that fails, nothing of it remains in the view: its rows may have what was erased.
+// refoldOne folds a subject again. If that fails, nothing of it remains in the view: its rows may have erased content.
 func (r *Runner) refoldOne(ctx context.Context, sub events.Subject) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -366,7 +366,7 @@ func (ts *Trees) Refold(ctx context.Context, subs []events.Subject) (err error) 
 			failed = k.restart(ctx, restart{erased: own})
 		}
 		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("tree %s: its files may have what was erased: %w", t.Name, failed))
+			err = errors.Join(err, fmt.Errorf("tree %s: its files may have erased content: %w", t.Name, failed))
 		}
 	}
 	return err
