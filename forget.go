@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -86,7 +87,7 @@ func (st *Store) Forget(ctx context.Context, f Forget) (Receipt, error) {
 			return Receipt{}, err
 		}
 	}
-	x := &forgetting{st: in, f: f, seed: maphash.MakeSeed(), planned: make(map[events.Offset]int), copies: make(map[uint64]int), isPlanned: make(map[events.Subject]bool)}
+	x := &forgetting{st: in, f: f, seed: maphash.MakeSeed(), planned: make(map[events.Offset]int), copies: make(map[uint64]int), isPlanned: make(map[events.Subject]bool), titles: make(map[events.Subject][]string)}
 	plan, err := x.make(ctx)
 	if err != nil || len(plan.Records) == 0 {
 		return Receipt{Scope: plan.Scope, Unreached: plan.Unreached}, err
@@ -132,7 +133,8 @@ type forgetting struct {
 	planned   map[events.Offset]int // by offset: the record in the plan
 	copies    map[uint64]int        // by the hash of an event's identity, likewise
 	isPlanned map[events.Subject]bool
-	hasLines  bool // a planned record is a line of an agent's file
+	hasLines  bool                        // a planned record is a line of an agent's file
+	titles    map[events.Subject][]string // that sessions lose
 }
 
 // make plans: first the records that the caller names, then what refers to them or is named by nothing else.
@@ -142,7 +144,7 @@ func (x *forgetting) make(ctx context.Context) (erasure.Plan, error) {
 	if err := x.check(); err != nil {
 		return x.plan, err
 	}
-	for _, step := range []func(context.Context) error{x.scope, x.unnamed, x.units, x.forks} {
+	for _, step := range []func(context.Context) error{x.scope, x.unnamed, x.forks, x.units} {
 		if err := step(ctx); err != nil {
 			return x.plan, err
 		}
@@ -565,7 +567,27 @@ func (x *forgetting) add(ctx context.Context, rec events.Record, turns []int) er
 		x.isPlanned[rec.Subject] = true
 		x.plan.Subjects = append(x.plan.Subjects, rec.Subject)
 	}
+	if title := titleOf(rec); title != "" {
+		x.titles[rec.Subject] = append(x.titles[rec.Subject], title)
+	}
 	return nil
+}
+
+// titleOf returns the title that a record sets for a session, or "".
+func titleOf(rec events.Record) string {
+	var fields events.Fields
+	switch p, err := events.Decode(rec.Type, rec.Data); p := p.(type) {
+	case *events.SessionCreated:
+		return p.Title
+	case *events.SessionUpdated:
+		if err == nil {
+			fields = p.Set
+		}
+	}
+	raw, _ := fields.Get("title")
+	var title string
+	_ = json.Unmarshal(raw, &title) // a title that is no string is none
+	return title
 }
 
 // erased returns an event without its content or without turns.
@@ -700,6 +722,29 @@ func (x *forgetting) lineage(ctx context.Context) (list []lineage, err error) {
 	return list, nil
 }
 
+// copiedTitle plans the first record of a fork if it has a title that its session loses. If the record has other content,
+// too, it stays and is listed.
+func (x *forgetting) copiedTitle(ctx context.Context, l lineage) error {
+	for rec, err := range x.st.Log.Read(ctx, events.Range{Subject: l.sub, Limit: 1}) {
+		if rec, err = x.whatIs(ctx, rec, err); err != nil {
+			return err
+		}
+		p, err := events.Decode(rec.Type, rec.Data)
+		created, ok := p.(*events.SessionCreated)
+		if err != nil || !ok || !slices.Contains(x.titles[events.Session(l.sub.Namespace, l.fork)], created.Title) {
+			continue
+		}
+		if !reflect.DeepEqual(*created, events.SessionCreated{Kind: created.Kind, CreatedAt: created.CreatedAt, Title: created.Title, Fork: created.Fork}) {
+			x.unreached("%s: it has the title of %s", l.sub.Name(), l.fork)
+			continue
+		}
+		if err := x.add(ctx, rec, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // forks adds the forks of planned sessions, and orders the subjects by their first records: a fork follows its parent.
 func (x *forgetting) forks(ctx context.Context) error {
 	if !slices.ContainsFunc(x.plan.Subjects, events.Subject.IsSession) {
@@ -716,6 +761,9 @@ func (x *forgetting) forks(ctx context.Context) error {
 		}
 		x.isPlanned[l.sub] = true
 		behind = append(behind, l.sub)
+		if err := x.copiedTitle(ctx, l); err != nil {
+			return err
+		}
 	}
 	x.plan.Subjects = slices.DeleteFunc(x.plan.Subjects, func(s events.Subject) bool { return slices.Contains(behind, s) })
 	x.plan.Subjects = append(x.plan.Subjects, behind...)
