@@ -175,6 +175,9 @@ func (r *rotting) Get(ctx context.Context, m snapshot.Meta) (snapshot.Snapshot, 
 	return s, err
 }
 
+// Since implements snapshot.Eraser: writes after it are calls of Put, too.
+func (r *rotting) Since() snapshot.Store { return r }
+
 func (r *rotting) Put(ctx context.Context, s snapshot.Snapshot) error {
 	delete(r.altered, nameOf(s.Meta))
 	return r.Mem.Put(ctx, s)

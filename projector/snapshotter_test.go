@@ -44,6 +44,9 @@ type counted struct {
 	err  error
 }
 
+// Since implements snapshot.Eraser: writes after it are calls of Put, too.
+func (c *counted) Since() snapshot.Store { return c }
+
 func (c *counted) Put(ctx context.Context, s snapshot.Snapshot) error {
 	if c.err != nil {
 		return c.err
@@ -120,6 +123,9 @@ type stopping struct {
 	*counted
 	stop func()
 }
+
+// Since implements snapshot.Eraser: writes after it are calls of Put, too.
+func (i *stopping) Since() snapshot.Store { return i }
 
 func (i *stopping) Put(ctx context.Context, s snapshot.Snapshot) error {
 	if stop := i.stop; stop != nil {
