@@ -586,7 +586,7 @@ func titleOf(rec events.Record) string {
 	}
 	raw, _ := fields.Get("title")
 	var title string
-	_ = json.Unmarshal(raw, &title) // a title that is no string is none
+	_ = json.Unmarshal(raw, &title) // a title that is not a string remains ""
 	return title
 }
 
