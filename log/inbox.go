@@ -84,7 +84,7 @@ func (in *clientInbox) errLost() error {
 	if in.nc.IsClosed() {
 		return errHungUp
 	}
-	return fmt.Errorf("%w: the connection to the server was lost", ErrUnavailable)
+	return fmt.Errorf("%w: the connection to the server was lost: try again, or open the store again", ErrUnavailable)
 }
 
 func (in *clientInbox) close() {
