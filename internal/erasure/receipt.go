@@ -10,7 +10,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// KindReceipt is the kind of the documents that say what was erased, by whom and why. Their id is that of the receipt.
+// KindReceipt is the kind of documents that record an erasure: its author, reason and scope. The document's id is the
+// receipt's id.
 const KindReceipt = "receipt"
 
 // Receipt is the content of a receipt's document.

@@ -34,7 +34,7 @@ func (r *rig) erase(which func(events.Record) bool) {
 	r.store.Backend = erased
 }
 
-// What was erased is not stored again, whichever records it is, with or without the state of the files.
+// An import stores no erased record again, with or without the state of the files.
 func TestErasedLinesStayErased(t *testing.T) {
 	t.Parallel()
 	for name, talk := range talks {

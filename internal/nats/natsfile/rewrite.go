@@ -82,8 +82,8 @@ func (s *scanner) replace(e extent, header string, data []byte) error {
 	return nil
 }
 
-// between returns the sequences that the records of a gap may have, as the records around it show. If there are none, it
-// returns 1 and 0.
+// between returns the first and the last sequence that a record of the gap can have. The records around the gap bound
+// them. If no sequence is left, from is greater than upto.
 func between(records []Record, g Gap) (from, upto uint64) {
 	i := slices.IndexFunc(records, func(r Record) bool { return r.Begin >= g.End })
 	if i < 0 {
