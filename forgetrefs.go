@@ -65,10 +65,10 @@ func (x *forgetting) units(ctx context.Context) error {
 				continue
 			}
 			turns := x.plan.Records[at].Turns
-			out, err := erased(e, x.plan.Receipt, turns)
+			out, err := erasure.Erase(e, x.plan.Receipt, turns)
 			if err != nil {
 				turns = nil
-				if out, err = erased(e, x.plan.Receipt, nil); err != nil {
+				if out, err = erasure.Erase(e, x.plan.Receipt, nil); err != nil {
 					return fmt.Errorf("record %v: %w", rec.Offset, err)
 				}
 			}

@@ -357,10 +357,10 @@ func (x *forgetting) add(ctx context.Context, rec events.Record, turns []int) er
 	if _, has := x.planned[rec.Offset]; has {
 		return nil
 	}
-	out, err := erased(rec.Event, x.plan.Receipt, turns)
+	out, err := erasure.Erase(rec.Event, x.plan.Receipt, turns)
 	if turns != nil && err != nil { // no room for what remains
 		turns = nil
-		out, err = erased(rec.Event, x.plan.Receipt, nil)
+		out, err = erasure.Erase(rec.Event, x.plan.Receipt, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("record %v: %w", rec.Offset, err)
@@ -401,14 +401,6 @@ func titleOf(rec events.Record) string {
 	return title
 }
 
-// erased returns an event without its content or without turns.
-func erased(e events.Event, receipt string, turns []int) (events.Event, error) {
-	if turns == nil {
-		return e.Erase(receipt)
-	}
-	return e.EraseTurns(receipt, turns)
-}
-
 // lost returns how many bytes of content an event loses.
 func lost(e, left events.Event) int {
 	n := len(e.Data) - len(left.Data)
@@ -424,7 +416,7 @@ func (x *forgetting) left(rec events.Record) events.Record {
 	if !ok {
 		return rec
 	}
-	e, err := erased(rec.Event, x.plan.Receipt, x.plan.Records[i].Turns)
+	e, err := erasure.Erase(rec.Event, x.plan.Receipt, x.plan.Records[i].Turns)
 	if err == nil {
 		rec.Event = e
 	}

@@ -13,7 +13,7 @@ import (
 // wherever links on the way lead.
 var writes = map[string]string{
 	"os":      "WriteFile OpenFile Create CreateTemp MkdirTemp Mkdir MkdirAll Rename Symlink Link Remove RemoveAll Truncate CopyFS",
-	"durable": "Replace",
+	"durable": "Replace Stage Erase",
 }
 
 // writers are the files that may call them, each with the source of its paths. If an event, an id, another program's
@@ -33,6 +33,7 @@ var writers = []struct{ file, why string }{
 	{"embedded/damage.go", "copies of damaged blocks, by stream and number"},
 	{"internal/nats/natsdial/views.go", "the folder for the views of a server; names are hashes"},
 	{"internal/daemon/runner/run.go", "reports in the store's own folder, named by process"},
+	{"embedded/erase.go", "temporary copies of blocks, listed in the store"},
 	{"embedded/eraserequest.go", "a plan in the store's own folder; a receipt's id has no separators"},
 	{"embedded/layout.go", "a scratch folder"},
 	{"embedded/mark.go", "the store's watermark"},
@@ -53,7 +54,7 @@ var writers = []struct{ file, why string }{
 	{"internal/disk/backup/restore.go", "the restored store itself; what is in it goes through os.Root"},
 	{"internal/disk/backup/take.go", "objects, by the hash of their content, and backups, by time"},
 	{"internal/config/route.go", "settings are opened for reading"},
-	{"internal/disk/durable/durable.go", "replaces a file for the callers that this table names"},
+	{"internal/disk/durable/*.go", "replaces or erases a file for the callers that this table names"},
 	{"internal/testkit/gentree/*.go", "made-up conversations, in a folder that the test names"},
 	{"internal/disk/lockfile/lockfile.go", "locks, for callers that name them"},
 	{"internal/nats/natsfile/rewrite.go", "blocks of the store, by number"},

@@ -346,7 +346,7 @@ func (x *erasing) aside() error {
 			case err != nil || d.IsDir():
 				return err
 			case durable.IsTemporary(path) && strings.Contains(d.Name(), natsfile.Layout.Block):
-				return natsfile.Remove(path)
+				return durable.Erase(path)
 			}
 			m := keptBlock.FindStringSubmatch(d.Name())
 			if m == nil {
@@ -445,8 +445,5 @@ func (x *erasing) eraseOne(e events.Event, turns []int, remains *[]byte) (events
 		}
 		e.Data = *remains
 	}
-	if turns != nil {
-		return e.EraseTurns(x.plan.Receipt, turns)
-	}
-	return e.Erase(x.plan.Receipt)
+	return erasure.Erase(e, x.plan.Receipt, turns)
 }

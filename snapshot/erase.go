@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -46,9 +45,8 @@ func eraseFolder(dir string) error {
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		if e.Type().IsRegular() {
-			err = overwrite(path)
-		}
-		if err == nil {
+			err = durable.Erase(path)
+		} else {
 			err = os.Remove(path)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -56,30 +54,6 @@ func eraseFolder(dir string) error {
 		}
 	}
 	return durable.SyncPath(dir)
-}
-
-// overwrite overwrites a file with zeros.
-func overwrite(path string) error {
-	file, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	info, err := file.Stat()
-	if err == nil {
-		_, err = io.CopyN(file, zeros{}, info.Size())
-	}
-	if err == nil {
-		err = durable.SyncFile(file)
-	}
-	return errors.Join(err, file.Close())
-}
-
-// zeros is a reader of zeros.
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
 }
 
 // Since implements Eraser.

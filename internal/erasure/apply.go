@@ -17,17 +17,18 @@ func (r Record) Apply(receipt string, e events.Event) (events.Event, error) {
 			}
 			turns := next[0].Turns
 			next = next[1:]
-			return erase(c, receipt, turns)
+			return Erase(c, receipt, turns)
 		})
 		if err == nil && len(next) > 0 {
 			err = fmt.Errorf("%q has %d copies, the plan names the copy %d", e.ID, i+1, next[0].Index)
 		}
 		return out, err
 	}
-	return erase(e, receipt, r.Turns)
+	return Erase(e, receipt, r.Turns)
 }
 
-func erase(e events.Event, receipt string, turns []int) (events.Event, error) {
+// Erase returns an event without some turns, by their indexes, or without all content if turns is nil.
+func Erase(e events.Event, receipt string, turns []int) (events.Event, error) {
 	if turns == nil {
 		return e.Erase(receipt)
 	}

@@ -2,8 +2,12 @@ package durable_test
 
 import (
 	"bytes"
+	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -127,6 +131,31 @@ func TestReplaceSyncs(t *testing.T) {
 		}
 		if got := strings.Join(list, ", "); err != nil || got != want {
 			t.Errorf("with sync %v: %q, want %q (%v)", sync, got, want, err)
+		}
+	}
+}
+
+// A file that is open elsewhere has only zeros after it was erased.
+func TestErase(t *testing.T) {
+	for _, size := range []int{0, 1, 1<<20 - 1, 1<<20 + 1} {
+		path := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(path, bytes.Repeat([]byte("x"), size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		open, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer open.Close()
+		if err := durable.Erase(path); err != nil && runtime.GOOS != "windows" {
+			t.Fatal(err)
+		}
+		left, err := io.ReadAll(open)
+		if err != nil || !bytes.Equal(left, make([]byte, size)) {
+			t.Errorf("%d bytes: %d remain, %d of them zeros, %v", size, len(left), bytes.Count(left, []byte{0}), err)
+		}
+		if _, err := os.Stat(path); runtime.GOOS != "windows" && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%d bytes: the file remains: %v", size, err)
 		}
 	}
 }

@@ -151,7 +151,7 @@ func Replace(path, stream string, data []byte) error {
 	if err := replaceFile(path, data, info); err != nil {
 		return err
 	}
-	return zero(old, info.Size())
+	return durable.Zero(old, info.Size())
 }
 
 // replaceFile replaces a file and keeps its time: the server compares those of the index and the blocks.
@@ -196,30 +196,6 @@ func indexHash(stream string, index []byte) []byte {
 	}
 	h.Write(index)
 	return h.Sum(nil)
-}
-
-// Remove overwrites a file with zeros and removes it.
-func Remove(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	info, err := f.Stat()
-	if err == nil {
-		err = zero(f, info.Size())
-	}
-	return errors.Join(err, f.Close(), os.Remove(path))
-}
-
-// zero overwrites a file with zeros and syncs it.
-func zero(f *os.File, size int64) error {
-	zeros := make([]byte, min(size, 1<<20))
-	for at := int64(0); at < size; at += int64(len(zeros)) {
-		if _, err := f.WriteAt(zeros[:min(size-at, int64(len(zeros)))], at); err != nil {
-			return err
-		}
-	}
-	return durable.SyncFile(f)
 }
 
 // isReplaced reports whether a path names another file than f.
