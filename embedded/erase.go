@@ -20,6 +20,7 @@ import (
 	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/erasure"
 	"github.com/tallylog/tally/internal/nats/natsfile"
+	"github.com/tallylog/tally/internal/quota"
 	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -106,11 +107,14 @@ func (e *eraser) finish(ctx context.Context, p erasure.Plan) error {
 		name string
 		do   func() error
 	}{
-		{"folds", func() error { return e.fold(ctx, p.Subjects) }},
+		{"folds", func() error {
+			e.s.meter.Recount(p.Subjects...)
+			return e.fold(ctx, p.Subjects)
+		}},
 		{"receipt", func() error {
 			receipt, err := p.Event()
 			if err == nil {
-				_, err = e.s.events.Append(ctx, receipt.Subject, log.Any, receipt)
+				_, err = e.s.events.Append(quota.Exempt(ctx), receipt.Subject, log.Any, receipt)
 			}
 			return err
 		}},
@@ -132,6 +136,16 @@ func (e *eraser) finish(ctx context.Context, p erasure.Plan) error {
 // of data that are kept by reference.
 func (s *Server) tryErasure(ctx context.Context, x *erasing) error {
 	if err := x.plan.Validate(); err != nil {
+		return err
+	}
+	receipt, err := x.plan.Event()
+	if err == nil {
+		err = receipt.Validate()
+	}
+	if err == nil && len(receipt.Data) > events.MaxData {
+		err = &log.SizeError{Index: -1, What: "the receipt", Size: len(receipt.Data), Max: events.MaxData}
+	}
+	if err != nil {
 		return err
 	}
 	if !s.known {

@@ -133,3 +133,50 @@ func TestForgetReachesEveryFile(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A store that has reached its limit can forget: the limit does not refuse the receipt, which counts.
+func TestForgetBeyondLimit(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *tally.Store {
+		t.Helper()
+		st, err := embedded.Open(t.Context(), embedded.Options{Store: dir, Own: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	st := open()
+	if _, err := st.Documents().Create(t.Context(), "doc", "a", tally.Write{Data: []byte(testkit.Canary("doc"))}); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.SetLimit(t.Context(), "store", 1); err != nil {
+		t.Fatal(err)
+	}
+	refused := func() {
+		t.Helper()
+		if _, err := st.Documents().Create(t.Context(), "doc", "b", tally.Write{Data: []byte("x")}); !errors.Is(err, log.ErrQuota) {
+			t.Errorf("another document: %v, want a *QuotaError", err)
+		}
+	}
+	refused()
+	r, err := st.Forget(t.Context(), tally.Forget{Document: "doc/a"})
+	if err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		receipt, err := st.Documents().Read(t.Context(), "receipt", r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used, err := st.Usage(t.Context())
+		if err != nil || len(used) == 0 || used[0].Bytes != int64(len(receipt.Data)) {
+			t.Errorf("got %+v, %v, want the %d bytes of the receipt", used, err, len(receipt.Data))
+		}
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+		st = open()
+	}
+	defer st.Close()
+	refused()
+}

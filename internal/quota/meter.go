@@ -96,11 +96,21 @@ func (m *Meter) Admit(ctx context.Context, parts []log.Part) (settle func([]log.
 	}, nil
 }
 
+// exempt is the key of Exempt in a context.
+type exempt struct{}
+
+// Exempt returns a context whose appends no limit refuses. Their bytes count.
+func Exempt(ctx context.Context) context.Context { return context.WithValue(ctx, exempt{}, true) }
+
 // limited decides whether an append stays within the limits. The bytes that the append adds stay reserved until settle
 // gets the outcome. At most one append per subject is in progress at a time.
 func (m *Meter) limited(ctx context.Context, parts []log.Part) (settle func([]log.Ack, error), err error) {
 	if !slices.ContainsFunc(parts, concerns) {
 		return nil, nil
+	}
+	late := func(acks []log.Ack, err error) { m.uncounted(parts, outcomeOf(acks, err)) }
+	if ctx.Value(exempt{}) != nil {
+		return late, nil
 	}
 	var w *write
 	for {
@@ -109,7 +119,7 @@ func (m *Meter) limited(ctx context.Context, parts []log.Part) (settle func([]lo
 			return nil, err
 		}
 		if c == nil {
-			return func(acks []log.Ack, err error) { m.uncounted(parts, outcomeOf(acks, err)) }, nil
+			return late, nil
 		}
 		if w == nil {
 			if w, err = m.plan(ctx, parts); err != nil {
@@ -140,7 +150,7 @@ func (m *Meter) counting() (*count, error) {
 	return m.count, m.bad
 }
 
-// uncounted handles the outcome of an append that began when there were no limits.
+// uncounted handles the outcome of an append that no limit applied to when it began.
 func (m *Meter) uncounted(parts []log.Part, o outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,6 +167,15 @@ func (m *Meter) uncounted(parts []log.Part, o outcome) {
 		}
 	}
 	m.count.late(w, o)
+}
+
+// Recount reads documents and blobs again before the next decision, because the log has changed: records were erased.
+func (m *Meter) Recount(subjects ...events.Subject) {
+	parts := make([]log.Part, len(subjects))
+	for i, sub := range subjects {
+		parts[i].Subject = sub
+	}
+	m.uncounted(parts, repeated)
 }
 
 // write is an append in progress.
