@@ -3,6 +3,7 @@ package embedded_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -179,4 +180,62 @@ func TestForgetBeyondLimit(t *testing.T) {
 	}
 	defer st.Close()
 	refused()
+}
+
+// A view whose file is damaged does not keep the owner from completing an erasure.
+func TestForgetWithDamagedView(t *testing.T) {
+	dir := t.TempDir()
+	open := func() (*tally.Store, error) {
+		return embedded.Open(t.Context(), embedded.Options{Store: dir, Own: true})
+	}
+	st, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := st.Documents().Create(t.Context(), "doc", "a", tally.Write{Data: []byte(testkit.Canary("doc"))})
+	if err == nil {
+		err = st.Wait(t.Context(), "search", doc.Offset)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := errors.New("the process ends")
+	embedded.SetEraseStep(t, func(step string) error {
+		if step == "folds" {
+			return cut
+		}
+		return nil
+	})
+	if _, err := st.Forget(t.Context(), tally.Forget{Document: "doc/a"}); !errors.Is(err, cut) {
+		t.Fatal(err)
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	embedded.SetEraseStep(t, func(string) error { return nil })
+	views, err := filepath.Glob(filepath.Join(dir, "*.db"))
+	if err != nil || len(views) == 0 {
+		t.Fatal(views, err)
+	}
+	for _, path := range views {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(data); i += 512 {
+			copy(data[i:], "damage")
+		}
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st, err = open(); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Close(); err != nil {
+		t.Error(err)
+	}
+	if found, read := testkit.CanaryFiles(t, dir); len(found) > 0 || read == 0 {
+		t.Errorf("%d bytes read; found in %v", read, found)
+	}
 }
