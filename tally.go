@@ -100,7 +100,7 @@ func (st *Store) project(life context.Context) {
 	run := func(v projector.View, p projector.Pace) {
 		r := &projector.Runner{Log: st.Log, View: v, Pace: p, Room: c.Host.Room, Logger: c.Logger, MaxValue: c.MaxValue}
 		st.runners = append(st.runners, r)
-		st.running.Go(func() { r.Run(life) })
+		r.Start(life, &st.running)
 	}
 	for _, v := range c.Host.Views {
 		run(v, 0)

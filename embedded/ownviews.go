@@ -105,12 +105,12 @@ func (w *ownViews) run(ctx context.Context, v view.View) {
 	r := w.runner(e, v.Pace)
 	done := make(chan struct{})
 	defer close(done)
+	var both sync.WaitGroup
+	r.Start(ctx, &both)
 	w.set(v.Name, &running{r, done})
 	defer w.set(v.Name, nil)
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	watching.Go(func() { w.watch(ctx, stop, v, r) })
-	r.Run(ctx)
+	both.Go(func() { w.watch(ctx, stop, v, r) })
+	both.Wait()
 }
 
 func (w *ownViews) runner(e catalog.Edition, p projector.Pace) *projector.Runner {

@@ -152,8 +152,23 @@ func (r *Runner) withDefaults() {
 // Run keeps the view up to date until ctx is done. Then it catches up with the log, for at most Leave. If the view
 // fails, Run starts it again with a growing delay.
 func (r *Runner) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	r.Start(ctx, &running)
+	running.Wait()
+}
+
+// Start calls Run in a goroutine of a group. When Start returns, other goroutines may read the fields of r, and Refold
+// is a task of that goroutine.
+func (r *Runner) Start(ctx context.Context, group *sync.WaitGroup) {
 	r.withDefaults()
-	defer r.starts()()
+	ends := r.starts()
+	group.Go(func() {
+		defer ends()
+		r.run(ctx)
+	})
+}
+
+func (r *Runner) run(ctx context.Context) {
 	r.Pace.rest(ctx, r.Log, r.hurried()) // a program that opens a log usually appends first, and has priority
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, maxWait) {
 		before := r.Cursor()
