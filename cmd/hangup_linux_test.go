@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,6 +31,9 @@ var endures = []string{"watch", "daemon run", "inbox run ci --open -- true", "qu
 // and without an owner file.
 func TestHangup(t *testing.T) {
 	testkit.Long(t)
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("SIGHUP is ignored here, as below nohup, and so in every program that the test starts")
+	}
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*within)
 	defer cancel()

@@ -86,7 +86,7 @@ and documents that differ in both stores are refused by name, and so is work of 
 flows and agents: exit code 6. The others are merged. --dry-run prints what would happen.`,
 		Example: cmdutil.Examples("tally copy old new", "tally copy old nats://tally.example.com --follow",
 			"tally copy old context:team --move", "tally copy /mnt/backups new",
-			"tally copy laptop team --dry-run", "tally copy laptop team --session 0198c"),
+			"tally copy laptop team --dry-run", "tally copy laptop team --session travel"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range []string{"store", "server", "context"} {
 				if cmd.Flags().Changed(name) {
