@@ -55,26 +55,16 @@ type Forgotten struct {
 	Bytes   int
 }
 
-// ErrNoErasure reports that no process can change the records of a store: it is on a server that others run, or in
-// memory. A copy without the content takes its place.
-var ErrNoErasure = errors.New("the records of this store cannot be changed")
-
-// WorkError reports content that cannot be forgotten, because work that is under way needs it.
-type WorkError struct {
-	Subject events.Subject
-	Kind    string
-}
-
-func (e *WorkError) Error() string {
-	return fmt.Sprintf("%s is of the kind %s: what work needs cannot be forgotten", e.Subject.Name(), e.Kind)
-}
+// errNoErasure reports that no process can change the records of a store.
+var errNoErasure = fmt.Errorf("the records of this store cannot be changed: %w", errors.ErrUnsupported)
 
 // Forget removes content from the store for good: from the log, snapshots, views and trees. If all of it is gone
 // already, the receipt has no ID and nothing is written. If the process ends meanwhile, the next owner of the store
 // continues.
 //
-// The errors are ErrNotFound, a *WorkError, an *events.InvalidError for a selection that says nothing or too much, and
-// ErrNoErasure together with the receipt that a copy needs: see [Receipt.Plan].
+// The errors are ErrNotFound, a *KindError for what work under way needs, and an *events.InvalidError for a selection
+// that says nothing or too much. If the store is on a server that others run, or in memory, the error matches
+// [errors.ErrUnsupported], and comes with the receipt that a copy without the content needs: see [Receipt.Plan].
 func (st *Store) Forget(ctx context.Context, f Forget) (Receipt, error) {
 	in := st
 	if f.Namespace != "" {
@@ -93,7 +83,7 @@ func (st *Store) Forget(ctx context.Context, f Forget) (Receipt, error) {
 		return r, nil
 	}
 	if st.config.Host.Erase == nil {
-		return r, ErrNoErasure
+		return r, errNoErasure
 	}
 	if err := st.config.Host.Erase(ctx, plan); err != nil {
 		return r, err

@@ -115,13 +115,17 @@ func (x *forgetting) workOf(ctx context.Context, sub events.Subject) (ofKind, er
 	return ofKind{kind, false}, nil
 }
 
-// mayGo returns a *WorkError if work needs a subject.
+// mayGo returns a *KindError if work needs a subject.
 func (x *forgetting) mayGo(ctx context.Context, sub events.Subject) error {
 	kind, err := x.workOf(ctx, sub)
 	if err == nil && kind.isWork {
-		err = &WorkError{sub, kind.Kind}
+		err = &KindError{ID: sub.Name(), Have: kind.Kind, Why: "what work needs cannot be forgotten"}
 	}
 	return err
+}
+
+func blobError(blob events.Subject) error {
+	return &KindError{ID: blob.Name(), Have: events.KindBlob, Why: "it goes with the last record that names it"}
 }
 
 // document plans a document under each of its names.
@@ -136,7 +140,7 @@ func (x *forgetting) document(ctx context.Context, name string) error {
 	}
 	x.plan.Scope = sub.Name()
 	if sub.Kind == events.KindBlob {
-		return &WorkError{sub, "blob, which goes with the last record that names it"}
+		return blobError(sub)
 	}
 	if err := x.mayGo(ctx, sub); err != nil {
 		return err
@@ -175,7 +179,7 @@ func (x *forgetting) record(ctx context.Context) error {
 		return fmt.Errorf("%v is of %s: %w", rec.Offset, rec.Subject.Name(), ErrNotFound)
 	}
 	if rec.Subject.Kind == events.KindBlob {
-		return &WorkError{rec.Subject, "blob, which goes with the last record that names it"}
+		return blobError(rec.Subject)
 	}
 	x.plan.Scope = fmt.Sprintf("record %v of %s", rec.Offset, rec.Subject.Name())
 	if rec.Subject.Namespace != x.st.config.Namespace {

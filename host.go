@@ -36,7 +36,7 @@ type Host struct {
 	Own OwnViews
 
 	// Shows is called after each append, before that returns: it waits until the files of trees in mode sync show the
-	// subjects as of an offset. An error is a *TreeError. nil: the store has no trees in mode sync.
+	// subjects as of an offset. An error is an *events.TreeError. nil: the store has no trees in mode sync.
 	Shows func(ctx context.Context, at events.Offset, subs ...events.Subject) error
 
 	// KeepFiles is [Store.KeepFiles] of a namespace; nil: this process keeps no trees.

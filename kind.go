@@ -7,16 +7,20 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// KindError reports that a session is of another kind than the caller asked for, or of a kind that cannot be rewound or
-// forked. Nothing was written.
+// KindError reports that a session is of another kind than the caller asked for, or that a kind does not allow what was
+// asked: a rewind, a fork, or that content is forgotten. Nothing was written.
 type KindError struct {
-	ID   string
-	Want string // kind that the caller asked for; "": one that can be rewound and forked
-	Have string // kind that the session has
+	ID   string // of the session; of a document, its name
+	Want string // kind that the caller asked for; "": one that allows it
+	Have string // kind that the session or document has
+	Why  string // reason; "": the kind is neither rewound nor forked
 }
 
 func (e *KindError) Error() string {
-	if e.Want == "" {
+	switch {
+	case e.Why != "":
+		return fmt.Sprintf("%s is of the kind %s: %s", e.ID, e.Have, e.Why)
+	case e.Want == "":
 		return fmt.Sprintf("session %q is of kind %s, which is neither rewound nor forked", e.ID, e.Have)
 	}
 	return fmt.Sprintf("session %q is of kind %s, not %s", e.ID, e.Have, e.Want)

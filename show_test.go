@@ -122,7 +122,7 @@ func TestShow(t *testing.T) {
 		if name, is := strings.CutPrefix(c.name, "Log."); is && !shownMethods[name] {
 			t.Errorf("shownMethods lacks %s", name)
 		}
-		for _, answer = range []error{nil, &tally.TreeError{Tree: "files", Path: "x", Err: full}} {
+		for _, answer = range []error{nil, &events.TreeError{Tree: "files", Path: "x", Err: full}} {
 			if answer != nil && !strings.HasPrefix(strings.TrimPrefix(c.name, "Log."), "Append") {
 				continue
 			}
@@ -134,7 +134,7 @@ func TestShow(t *testing.T) {
 		}
 	}
 
-	answer = &tally.TreeError{Tree: "files", Path: "x", Err: full}
+	answer = &events.TreeError{Tree: "files", Path: "x", Err: full}
 	rev, err := docs.Save(ctx, "doc", "i", tally.Write{Data: []byte("one")})
 	if !errors.Is(err, full) || rev.Offset == 0 {
 		t.Errorf("save that no file shows: got %+v, %v, want the revision and the error", rev, err)

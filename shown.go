@@ -13,7 +13,7 @@ import (
 type raw = log.Log
 
 // Log is the log of a store. It reads like a [log.Log], and appends like one, with one difference: an append returns
-// when the files of trees in mode sync show it. If they do not, the ack comes together with a *TreeError, and the
+// when the files of trees in mode sync show it. If they do not, the ack comes together with an *events.TreeError, and the
 // events are stored.
 //
 // Every append of a store goes through it, in this process and, through the owner's service, in others.
@@ -128,7 +128,7 @@ func (l *Log) shown(ctx context.Context, sub events.Subject, ack log.Ack, err er
 	return ack, l.show(ctx, ack, sub)
 }
 
-// show waits until trees in mode sync show an acknowledged append. The error is a *TreeError.
+// show waits until trees in mode sync show an acknowledged append. The error is an *events.TreeError.
 func (l *Log) show(ctx context.Context, ack log.Ack, subs ...events.Subject) error {
 	if l.unshown {
 		return nil

@@ -238,12 +238,8 @@ func (st *Store) lastReadable(ctx context.Context, at events.Offset) (events.Off
 	return 0, nil
 }
 
-// TreeError reports that files of a tree in mode sync do not show an append. The events are stored, and the error comes
-// with their ack: do not append them again. The tree keeps trying.
-type TreeError = events.TreeError
-
 // Show waits until the files of trees in mode sync show the subjects as of an offset. Every append does so, except
-// those of Unshown. The error is a *TreeError.
+// those of Unshown. The error is an *events.TreeError.
 func (st *Store) Show(ctx context.Context, at events.Offset, subs ...events.Subject) error {
 	return st.Log.show(ctx, log.Ack{Last: at}, slices.Clone(subs)...)
 }
@@ -303,7 +299,7 @@ func (st *Store) Stamp(e events.Event) events.Event {
 
 // Append appends events to one subject: all or none. Large data are kept by reference; the blob is durable before the
 // event that refers to it. If no answer comes, Append sends the same events again, a few times; they are stored once.
-// Errors besides those of log.Append are *events.InvalidError for data beyond Config.MaxValue, and *TreeError together
+// Errors besides those of log.Append are *events.InvalidError for data beyond Config.MaxValue, and *events.TreeError together
 // with the ack if the events are stored but trees do not show them.
 func (st *Store) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
 	ready, err := st.prepare(ctx, sub, evs)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit"
 )
 
@@ -41,7 +41,7 @@ func TestTreeBulk(t *testing.T) {
 			t.Errorf("%s: status: got exit code %d", what, code)
 		}
 		err := k.put("n0000.txt", what)
-		if _, told := errors.AsType[*tally.TreeError](err); !told {
+		if _, told := errors.AsType[*events.TreeError](err); !told {
 			t.Errorf("%s: append: got %v", what, err)
 		}
 		if n := k.taken(from); len(n) > 0 {

@@ -51,7 +51,7 @@ func TestTreeSync(t *testing.T) {
 		}
 		for name, st := range map[string]*tally.Store{"owner": owner, "attached": attached, "reader": reader} {
 			rev, err := st.Documents().Save(t.Context(), "note", "blocked", tally.Write{Data: []byte(name)})
-			told, ok := errors.AsType[*tally.TreeError](err)
+			told, ok := errors.AsType[*events.TreeError](err)
 			if !ok || told.Tree != "notes" || told.Path != "blocked" || told.Err == nil || rev.Offset == 0 {
 				t.Errorf("%s: got %+v, %v", name, rev, err)
 			}
@@ -156,7 +156,7 @@ func TestTreeAsks(t *testing.T) {
 		return err == nil && said.Status.Asking != ""
 	})
 	for name, st := range map[string]*tally.Store{"owner": owner, "attached": attached} {
-		if _, ok := errors.AsType[*tally.TreeError](n.put(st, "new", name)); !ok {
+		if _, ok := errors.AsType[*events.TreeError](n.put(st, "new", name)); !ok {
 			t.Errorf("%s: got no report of the mass change", name)
 		}
 	}
@@ -291,7 +291,7 @@ func TestTreeOfTwoStores(t *testing.T) {
 		defer second.Close()
 		err := n.put(second, "a", "second")
 		held, ok := errors.AsType[*keeper.HeldError](err)
-		if _, told := errors.AsType[*tally.TreeError](err); !told || !ok || held.Store != n.dir || held.Place != n.folder {
+		if _, told := errors.AsType[*events.TreeError](err); !told || !ok || held.Store != n.dir || held.Place != n.folder {
 			t.Fatalf("%s: got %v", why, err)
 		}
 		n.shows("a", "first")

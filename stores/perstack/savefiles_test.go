@@ -26,7 +26,7 @@ func TestShown(t *testing.T) {
 		t.Run("B-41 a save waits for the files", func(t *testing.T) {
 			asked, answer = nil, nil
 			if i == 1 {
-				answer = &tally.TreeError{Tree: "t", Err: errors.New("full")}
+				answer = &events.TreeError{Tree: "t", Err: errors.New("full")}
 			}
 			ack, err := h.SaveCheckpoint(ctx, checkpoint("job", "r", fmt.Sprint("c", i), int64(i), messages(0, i+1)))
 			if !errors.Is(err, answer) || ack.Last == 0 {

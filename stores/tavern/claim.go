@@ -52,7 +52,7 @@ func (e *EmptyError) Error() string {
 //
 // When ctx is done, Next returns its error. After that error, or log.ErrUnknown, the item may be claimed nevertheless;
 // it is free again when the lease ends. If files of a tree do not show the claim, Next returns it together with a
-// *tally.TreeError.
+// *events.TreeError.
 func (q *Queue) Next(ctx context.Context, worker string) (*Claim, error) {
 	qc, err := q.attend(ctx, worker)
 	if err != nil {
@@ -378,7 +378,7 @@ func (c *Claim) say(ctx context.Context, end string, p events.Payload) error {
 			return errors.Join(late, err)
 		}
 		late.Stale = ack.Last
-		return late // a *tally.TreeError beside it would suggest that the report counts
+		return late // a *events.TreeError beside it would suggest that the report counts
 	case events.IsStored(err) && acks[0].Duplicate:
 		return cmp.Or(c.again(ctx, acks[0].Last), err)
 	}

@@ -92,7 +92,7 @@ func TestClaimsShown(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{Host: tally.Host{Shows: func(context.Context, events.Offset, ...events.Subject) error { return answer }}})
 	ctx, q := queueSoon(t), tavern.QueueOf(st, "q")
 	flowTemplates(t, st)
-	answer = &tally.TreeError{Tree: "t", Err: errors.New("full")}
+	answer = &events.TreeError{Tree: "t", Err: errors.New("full")}
 	unshown := func(what string, ok bool, err error) {
 		t.Helper()
 		if !ok || !errors.Is(err, answer) {
@@ -126,7 +126,7 @@ func TestClaimsShown(t *testing.T) {
 	unshown("the lease on a document", l != nil && l.Holder == "w", err)
 	answer = nil
 	f := flowStart(t, st, "release", "shown")
-	answer = &tally.TreeError{Tree: "t", Err: errors.New("full")}
+	answer = &events.TreeError{Tree: "t", Err: errors.New("full")}
 	fc, err := f.Claim(ctx, "w", time.Hour)
 	unshown("a flow", fc != nil && fc.Fence != 0, err)
 

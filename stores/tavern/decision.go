@@ -21,7 +21,7 @@ type Decision struct {
 }
 
 // Make appends the decision. It returns false if nothing was due, if the basis has changed, or if another process made
-// the decision before; then nothing was written. With a *tally.TreeError it returns the same values: the decision is
+// the decision before; then nothing was written. With a *events.TreeError it returns the same values: the decision is
 // stored, but files do not show it.
 func (d Decision) Make(ctx context.Context, st *tally.Store) (bool, error) {
 	if len(d.Parts) == 0 {

@@ -89,7 +89,7 @@ func (in *Inbox) exists(now inboxNow) error {
 // sets a field that only Reply, Amend and notices set (Malfunction, Amends, About), or is larger than the store's
 // Config.MaxValue (64 MiB; a body of more than 8 MiB is kept as a blob); *ReceiverError for a receiver that is unknown
 // or gone, and for a sender that expects an answer and could not get it; *MessageError if another message has the id.
-// If files of a tree do not show the message, Send returns the stored message with a *tally.TreeError.
+// If files of a tree do not show the message, Send returns the stored message with a *events.TreeError.
 func (in *Inbox) Send(ctx context.Context, m Message) (Message, error) {
 	if err := m.checkSent(); err != nil {
 		return m, err

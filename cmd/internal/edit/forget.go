@@ -207,11 +207,10 @@ func onServer(file, url string, unwritten bool) error {
 }
 
 func forgetError(err error) error {
-	var work *tally.WorkError
 	switch {
-	case errors.As(err, &work):
+	case cli.Is[*tally.KindError](err):
 		return &cli.CodeError{Code: cli.Conflict, Err: err}
-	case errors.Is(err, tally.ErrNoErasure):
+	case errors.Is(err, errors.ErrUnsupported):
 		return &cli.CodeError{Code: cli.Incompatible, Err: err}
 	}
 	return err

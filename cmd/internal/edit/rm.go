@@ -113,8 +113,7 @@ func (r *remover) rm(ctx context.Context, st *tally.Store, name string) error {
 // work needs it.
 func (r *remover) forget(ctx context.Context, st *tally.Store, doc events.Subject) (receipt string, err error) {
 	said, err := st.Forget(ctx, tally.Forget{Document: doc.String(), Reason: "purged"})
-	_, isWork := errors.AsType[*tally.WorkError](err)
-	if errors.Is(err, tally.ErrNoErasure) || isWork {
+	if errors.Is(err, errors.ErrUnsupported) || cli.Is[*tally.KindError](err) {
 		return "", nil
 	}
 	return said.ID, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
 )
@@ -48,7 +49,7 @@ func TestOnce(t *testing.T) {
 // An append that a tree does not show is done and not repeated: the command prints what it stored, and ends with the
 // first error of the tree.
 func TestOnceUnshown(t *testing.T) {
-	first, second := &tally.TreeError{Tree: "t", Err: log.ErrUnavailable}, &tally.TreeError{Tree: "t", Err: log.ErrUnknown}
+	first, second := &events.TreeError{Tree: "t", Err: log.ErrUnavailable}, &events.TreeError{Tree: "t", Err: log.ErrUnknown}
 	s, opened := reopened(t, time.Minute)
 	calls := 0
 	for _, says := range []error{first, second, nil} {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/tree"
@@ -154,14 +153,14 @@ func (k *keptTree) wait(ctx context.Context, at events.Offset) error {
 	return k.runner.Wait(ctx, at)
 }
 
-// shows waits until the files show the subjects as of an offset. The error is a *tally.TreeError.
+// shows waits until the files show the subjects as of an offset. The error is a *events.TreeError.
 func (k *keptTree) shows(ctx context.Context, at events.Offset, subs []events.Subject) error {
 	ctx, done, err := k.use(ctx)
 	if err == nil {
 		defer done()
 		err = k.show(ctx, at, subs)
 	}
-	told := &tally.TreeError{Tree: k.Name, Err: err}
+	told := &events.TreeError{Tree: k.Name, Err: err}
 	if e, ok := errors.AsType[*tree.Error](err); ok {
 		told.Path, told.Err = e.Path, e.Err
 	}

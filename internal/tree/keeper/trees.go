@@ -322,7 +322,7 @@ func (ts *Trees) show(ctx context.Context, at events.Offset, subs ...events.Subj
 		}
 		k, err := ts.keep(ctx, t)
 		if err != nil {
-			return &tally.TreeError{Tree: t.Name, Err: err}
+			return &events.TreeError{Tree: t.Name, Err: err}
 		}
 		if err := k.shows(ctx, at, subs); err != nil {
 			return err
