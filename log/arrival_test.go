@@ -74,7 +74,7 @@ func arrive(data []byte) (a arrival, p *appending, err error) {
 // mustRefuse fails unless the error names the invalid part of the request to the client.
 func mustRefuse(t *testing.T, err error) {
 	t.Helper()
-	w := wireErrorOf(err)
+	w := FailureOf(err)
 	if w.Code != wireInvalid && w.Code != wireTooLarge || w.Code == wireInvalid && w.Field == "" {
 		t.Fatalf("refused with code %s, want invalid with a field, or tooLarge: %v", w.Code, err)
 	}

@@ -2,6 +2,7 @@ package log
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -81,15 +82,23 @@ func (l *Log) AppendBehind(ctx context.Context, before error, sub events.Subject
 	return l.appendAsync(ctx, sub, Any, false, evs, &link{before: k, known: make(chan struct{})})
 }
 
-// WireCodes are the codes of errors on the wire.
-func WireCodes() []string {
-	return []string{wireInvalid, wireTooLarge, wireQuota, wireConflict, wirePartial, wireGap, wireOutOfOrder, wireUnknown, wireAborted, wireFull, wireUnavailable, wirePersonal, wireDamaged, wireType, wireMoved, wireInternal}
+// WireCodes are the codes of failures, each with the status of an HTTP answer.
+func WireCodes() (list [][2]string) {
+	for _, f := range failures {
+		list = append(list, [2]string{f.code, strconv.Itoa(f.status)})
+	}
+	return list
 }
 
-// OverTheWire returns the code of an error on the wire, and the error that the client gets.
-func OverTheWire(err error, sub events.Subject) (code string, after error) {
-	w := wireErrorOf(err)
-	return w.Code, w.errorOf(sub)
+// OverTheWire returns the error that a client gets for a failure.
+func OverTheWire(f *Failure, sub events.Subject) error { return f.errorOf(sub) }
+
+// OutOfTurn returns the error of a numbered request that came too early, or too late.
+func OutOfTurn(gap bool) error {
+	if gap {
+		return &orderError{number: 3, next: 2}
+	}
+	return &orderError{number: 2, next: 3}
 }
 
 // Replicate makes the log treat its server as one of a cluster.

@@ -178,13 +178,13 @@ func (s *Service) answer(a arrival, done *Pending) {
 }
 
 func (s *Service) refuse(a arrival, err error) {
-	s.respond(a.reply, appendReply{Error: wireErrorOf(err)})
+	s.respond(a.reply, appendReply{Error: FailureOf(err)})
 }
 
 func (s *Service) watermark(req micro.Request) {
 	at, err := s.l.Durable(s.life)
 	if err != nil {
-		s.respond(req.Reply(), appendReply{Error: wireErrorOf(err)})
+		s.respond(req.Reply(), appendReply{Error: FailureOf(err)})
 		return
 	}
 	s.respond(req.Reply(), watermarkReply{at})

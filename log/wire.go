@@ -58,7 +58,7 @@ type appendReply struct {
 	Duplicate  bool          `json:"duplicate,omitempty"`
 	Parts      []wireAck     `json:"parts,omitempty"` // of an append to several subjects; first and last are empty then
 	Unshown    *wireUnshown  `json:"unshown,omitempty"`
-	Error      *wireError    `json:"error,omitempty"`
+	Error      *Failure      `json:"error,omitempty"`
 }
 
 // wireUnshown reports that trees of files do not show a stored append.
@@ -93,36 +93,6 @@ type wireAck struct {
 	Duplicate bool          `json:"duplicate,omitempty"`
 }
 
-// wireError is an error with its facts. Code selects the kind.
-type wireError struct {
-	Code    string        `json:"code"`
-	Message string        `json:"message"`
-	Field   string        `json:"field,omitempty"`  // invalid, type
-	Reason  string        `json:"reason,omitempty"` // invalid, personal, moved
-	Want    events.Offset `json:"want,omitempty"`   // conflict
-	Have    events.Offset `json:"have,omitempty"`   // conflict
-	Found   []Existing    `json:"found,omitempty"`  // partial
-	Scope   string        `json:"scope,omitempty"`  // quota
-	Meter   string        `json:"meter,omitempty"`  // quota
-	Limit   int64         `json:"limit,omitempty"`  // quota
-	Used    int64         `json:"used,omitempty"`   // quota: live now
-	Needed  int64         `json:"needed,omitempty"` // quota: with the append
-	Index   int           `json:"index,omitempty"`  // tooLarge; -1: the append as a whole
-	What    string        `json:"what,omitempty"`   // tooLarge
-	Size    int           `json:"size,omitempty"`   // tooLarge
-	Max     int           `json:"max,omitempty"`    // tooLarge
-	Number  uint64        `json:"number,omitempty"` // gap, outOfOrder
-	Next    uint64        `json:"next,omitempty"`   // gap, outOfOrder
-
-	Type       string `json:"type,omitempty"`       // type
-	Registered string `json:"registered,omitempty"` // type
-	Given      string `json:"given,omitempty"`      // type
-
-	// The subject of an append to several that has the conflict, or part of whose events the log has.
-	Namespace string `json:"namespace,omitempty"`
-	Subject   string `json:"subject,omitempty"`
-}
-
 // watermarkReply has the durable watermark.
 type watermarkReply struct {
 	Durable events.Offset `json:"durable"`
@@ -131,125 +101,6 @@ type watermarkReply struct {
 // holesReply lists the records that are lost.
 type holesReply struct {
 	Holes []Hole `json:"holes"`
-}
-
-// Codes of wireError. A client treats an unknown code as an error that it cannot handle.
-const (
-	wireInvalid     = "invalid"
-	wireTooLarge    = "tooLarge"
-	wireConflict    = "conflict"
-	wirePartial     = "partial"
-	wireGap         = "gap"
-	wireOutOfOrder  = "outOfOrder"
-	wireUnknown     = "unknown"
-	wireAborted     = "aborted"
-	wireFull        = "full"
-	wireQuota       = "quota"
-	wireUnavailable = "unavailable"
-	wirePersonal    = "personal"
-	wireDamaged     = "damaged"
-	wireType        = "type"
-	wireMoved       = "moved"
-	wireInternal    = "internal"
-)
-
-// wireErrorOf returns the wire form of an error.
-func wireErrorOf(err error) *wireError {
-	w := &wireError{Code: wireInternal, Message: err.Error()}
-	if e, ok := errors.AsType[*events.InvalidError](err); ok {
-		w.Code, w.Field, w.Reason = wireInvalid, e.Field, e.Reason
-		return w
-	}
-	if e, ok := errors.AsType[*SizeError](err); ok {
-		w.Code, w.Index, w.What, w.Size, w.Max = wireTooLarge, e.Index, e.What, e.Size, e.Max
-		return w
-	}
-	if e, ok := errors.AsType[*ConflictError](err); ok {
-		w.Code, w.Want, w.Have = wireConflict, e.Want, e.Have
-		w.Namespace, w.Subject = e.Subject.Namespace, e.Subject.String()
-		return w
-	}
-	if e, ok := errors.AsType[*PartialError](err); ok {
-		w.Code, w.Found = wirePartial, e.Have
-		w.Namespace, w.Subject = e.Subject.Namespace, e.Subject.String()
-		return w
-	}
-	if e, ok := errors.AsType[*QuotaError](err); ok {
-		w.Code, w.Scope, w.Meter, w.Limit, w.Used, w.Needed = wireQuota, e.Scope, e.Meter, e.Limit, e.Have, e.Want
-		return w
-	}
-	if e, ok := errors.AsType[*events.DamageError](err); ok {
-		w.Code, w.Have = wireDamaged, e.Offset
-		return w
-	}
-	if e, ok := errors.AsType[*events.PersonalError](err); ok {
-		w.Code, w.Reason = wirePersonal, e.Where
-		return w
-	}
-	if e, ok := errors.AsType[*events.TypeError](err); ok {
-		w.Code, w.Type, w.Field, w.Registered, w.Given = wireType, e.Name, e.Field, e.Have, e.Want
-		return w
-	}
-	if e, ok := errors.AsType[*MovedError](err); ok {
-		w.Code, w.Reason = wireMoved, e.To
-		return w
-	}
-	if e, ok := errors.AsType[*orderError](err); ok {
-		w.Code, w.Number, w.Next = wireOutOfOrder, e.number, e.next
-		if e.gap() {
-			w.Code = wireGap
-		}
-		return w
-	}
-	for _, known := range wireSentinels {
-		if errors.Is(err, known.err) {
-			w.Code = known.code
-			return w
-		}
-	}
-	return w
-}
-
-var wireSentinels = []struct {
-	code string
-	err  error
-}{
-	{wireDamaged, ErrDamaged}, {wireConflict, ErrConflict}, {wireUnknown, ErrUnknown}, {wireAborted, ErrAborted}, {wireFull, ErrFull}, {wireUnavailable, ErrUnavailable},
-}
-
-// errorOf returns the error of package log for an error from the wire.
-func (w *wireError) errorOf(sub events.Subject) error {
-	if named, err := events.ParseSubject(w.Namespace, w.Subject); err == nil {
-		sub = named
-	}
-	switch w.Code {
-	case wireInvalid:
-		return &events.InvalidError{Field: w.Field, Reason: w.Reason}
-	case wireTooLarge:
-		return &SizeError{Index: w.Index, What: w.What, Size: w.Size, Max: w.Max}
-	case wireConflict:
-		return &ConflictError{Subject: sub, Want: w.Want, Have: w.Have}
-	case wirePartial:
-		return &PartialError{Subject: sub, Have: w.Found}
-	case wirePersonal:
-		return &events.PersonalError{Where: w.Reason}
-	case wireType:
-		return &events.TypeError{Name: w.Type, Field: w.Field, Have: w.Registered, Want: w.Given}
-	case wireMoved:
-		return &MovedError{To: w.Reason}
-	case wireDamaged:
-		if w.Have > 0 {
-			return fmt.Errorf("%s: %w", sub.Name(), &events.DamageError{Offset: w.Have})
-		}
-	case wireQuota:
-		return &QuotaError{Scope: w.Scope, Meter: w.Meter, Limit: w.Limit, Have: w.Used, Want: w.Needed}
-	}
-	for _, known := range wireSentinels {
-		if w.Code == known.code {
-			return fmt.Errorf("%w: %s", known.err, w.Message)
-		}
-	}
-	return errors.New(w.Message)
 }
 
 // encodeAppend encodes a request.
