@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -274,8 +276,54 @@ func rereads(t *testing.T, ctx context.Context) {
 	if said := output(t, nil, f.store, "tally", "status", "-o", "json"); strings.Contains(said, `"dispatch"`) {
 		t.Errorf("got the old daemons:\n%s", said)
 	}
+	t.Run("W-06 SIGHUP under load", func(t *testing.T) {
+		underLoad(t, f, func(user string) {
+			must(os.WriteFile(users, []byte(user+":new\ndee:same\n"), 0o600))
+		}, comes)
+	})
 	f.stop()
 	output(t, nil, f.store, "tally", "verify")
+}
+
+// underLoad sends SIGHUP again and again while a process appends. Each time there is another user. No append is lost,
+// and the last user gets in.
+func underLoad(t *testing.T, f *flooded, renew func(user string), comes func(user, password string) bool) {
+	rounds := 3
+	if testkit.Soak() {
+		rounds = 100
+	}
+	load, user := f.appender("load"), ""
+	for i := range rounds {
+		user = fmt.Sprintf("user%d", i)
+		renew(user)
+		if err := f.process.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		const done = "Users and certificates were reloaded.\n"
+		for deadline := time.Now().Add(soon); !strings.Contains(f.errw.String(), done) && time.Now().Before(deadline); {
+			load.append()
+		}
+		f.errw.await(t, done)
+	}
+	load.append()
+	load.close()
+	if !comes(user, "new") {
+		t.Errorf("%s is refused after %d signals", user, rounds)
+	}
+	var kept []uint64
+	for line := range strings.Lines(output(t, nil, f.store, "tally", "log", "load", "-o", "jsonl")) {
+		var rec struct{ Offset uint64 }
+		if err := json.Unmarshal([]byte(line), &rec); err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, rec.Offset)
+	}
+	if len(kept) > 0 && len(kept) == len(load.acked)+1 {
+		kept = kept[1:] // the session's own first record
+	}
+	if !slices.Equal(kept, load.acked) {
+		t.Errorf("acknowledged %v, kept %v", load.acked, kept)
+	}
 }
 
 // leafOf returns the certificate that an address serves.

@@ -133,6 +133,10 @@ is on this machine.`,
 	return cmd
 }
 
+// A renewal reads a file of credentials again on SIGHUP. It returns the function that puts them into effect, which runs
+// only if all other files and the settings are valid too.
+type renewal func() (use func(), err error)
+
 // owning is a run of serve.
 type owning struct {
 	app     *cmdutil.App
@@ -142,8 +146,9 @@ type owning struct {
 	metrics string // address of the endpoint; "": none
 	watch   bool
 
-	hangups chan struct{}
-	served  bool // the announcement was printed
+	renewals []renewal // of what changes without opening the store again
+	hangups  chan struct{}
+	served   bool // the announcement was printed
 }
 
 // run serves until ctx is done. If settings change, it opens the store again.
@@ -182,7 +187,7 @@ func (o *owning) serve(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	if o.metrics != "" {
-		web, err := serveMetrics(o.metrics, c, st, m)
+		web, err := serveMetrics(ctx, o.metrics, c, st, m)
 		if err != nil {
 			return false, errors.Join(err, st.Close())
 		}
@@ -249,6 +254,10 @@ func (o *owning) reread() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	renewed, err := o.renewed()
+	if err != nil {
+		return false, err
+	}
 	if changed = !sameSettings(c, o.config); changed {
 		if err := o.app.CheckSettings(); err != nil {
 			return false, err
@@ -259,6 +268,7 @@ func (o *owning) reread() (changed bool, err error) {
 			}
 		}
 		o.config, o.listen = c, listen
+		renewed()
 		return true, nil
 	}
 	if listen != nil {
@@ -266,7 +276,23 @@ func (o *owning) reread() (changed bool, err error) {
 			return false, err
 		}
 	}
+	renewed()
 	return false, o.tell("Users and certificates were reloaded.")
+}
+
+// renewed reads all files of renewals, and returns the function that puts them into effect.
+func (o *owning) renewed() (use func(), err error) {
+	uses := make([]func(), len(o.renewals))
+	for i, again := range o.renewals {
+		if uses[i], err = again(); err != nil {
+			return nil, err
+		}
+	}
+	return func() {
+		for _, use := range uses {
+			use()
+		}
+	}, nil
 }
 
 // sameSettings reports whether two configurations are the same for the owner of a store.
@@ -291,8 +317,11 @@ func (o *owning) tell(what string) error {
 // maxScrapers bounds the connections to the metrics endpoint, because each takes a file descriptor from the store.
 const maxScrapers = 4
 
+// maxScraperIdle bounds the time for which a silent one holds its connection, because there are few.
+const maxScraperIdle = 10 * time.Second
+
 // serveMetrics serves the metrics until the server is closed.
-func serveMetrics(address string, c config.Config, st *tally.Store, m *metrics.Metrics) (*http.Server, error) {
+func serveMetrics(ctx context.Context, address string, c config.Config, st *tally.Store, m *metrics.Metrics) (*http.Server, error) {
 	if strings.HasPrefix(address, ":") {
 		address = "127.0.0.1" + address
 	}
@@ -306,7 +335,8 @@ func serveMetrics(address string, c config.Config, st *tally.Store, m *metrics.M
 	})
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", m.Handler())
-	web := &http.Server{Addr: l.Addr().String(), Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 10 * time.Second}
+	web := cmdutil.HTTPServer(ctx, l, mux)
+	web.IdleTimeout = maxScraperIdle
 	go web.Serve(netutil.LimitListener(l, maxScrapers)) // runs until Close
 	return web, nil
 }

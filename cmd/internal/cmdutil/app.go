@@ -42,6 +42,7 @@ type App struct {
 	root     func(*App) *cobra.Command
 	call     config.Overrides
 	logLevel string
+	logForm  logForm
 	noPager  bool
 	pager    *pager        // set while output goes through a pager
 	full     *fullness     // reports about a full disk
@@ -100,6 +101,8 @@ func (a *App) flags(cmd *cobra.Command) {
 	f.Var(a.Color.Flag(), "color", "auto, always or never; auto is NO_COLOR, FORCE_COLOR, else whether stdout is a terminal")
 	f.BoolVar(&a.noPager, "no-pager", false, "print a long result at once; else $TALLY_PAGER, $PAGER or less shows it on a terminal")
 	f.StringVar(&a.logLevel, "log-level", "warn", "debug, info, warn or error; the log goes to stderr")
+	a.logForm = logText
+	f.Var(cli.OneOf(&a.logForm, "form", logText, logJSON), "log-format", "text or json, a line for each record of the log on stderr")
 }
 
 // Style returns the colours of the output.
@@ -114,6 +117,14 @@ func (a *App) Config() (config.Config, error) {
 	return config.Resolve(dir, a.call, os.Getenv)
 }
 
+// logForm is the form of the log on standard error.
+type logForm string
+
+const (
+	logText logForm = "text" // key=value
+	logJSON logForm = "json" // an object on each line
+)
+
 // Logger returns a logger that writes to standard error.
 func (a *App) Logger() (*slog.Logger, error) {
 	var level slog.Level
@@ -123,7 +134,12 @@ func (a *App) Logger() (*slog.Logger, error) {
 	if a.full == nil {
 		a.full = &fullness{errw: a.Err}
 	}
-	return slog.New(quietHandler{slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: level}), a.full}), nil
+	o := &slog.HandlerOptions{Level: level}
+	var h slog.Handler = slog.NewTextHandler(a.Err, o)
+	if a.logForm == logJSON {
+		h = slog.NewJSONHandler(a.Err, o)
+	}
+	return slog.New(quietHandler{h, a.full}), nil
 }
 
 // Open opens the store that the configuration names.
