@@ -31,9 +31,9 @@ CREATE TABLE calls{set}(
 CREATE TABLE days{set}(
 	namespace TEXT NOT NULL, session TEXT NOT NULL, day TEXT NOT NULL, quarter TEXT NOT NULL, model TEXT NOT NULL, turns INTEGER NOT NULL,
 	PRIMARY KEY(namespace, session, day, quarter, model)) WITHOUT ROWID;
-`
+` + stripSchema
 
-var activityTables = []string{"usage", "calls", "days"}
+var activityTables = []string{"usage", "calls", "days", "strip"}
 
 // InTurn is the source of usage that a turn reports. A cost has the source in its event.
 const InTurn = "turn"
@@ -43,6 +43,7 @@ type activity struct {
 	usage []usageRow
 	calls []callRow
 	days  map[dayKey]int // number of turns
+	strip strip
 }
 
 // turnLocation locates a turn or a cost.
@@ -97,6 +98,7 @@ type turnRow struct {
 	run    *events.RunRef
 	again  bool
 	counts bool // counts as a turn; log entries of an agent do not
+	bytes  int
 }
 
 // turn adds the rows of a turn, and returns their approximate memory in bytes.
@@ -107,6 +109,7 @@ func (a *activity) turn(t turnRow, said projector.Said) int64 {
 	}
 	if t.counts {
 		a.days[dayKey{t.subject, day, quarterOf(t.at), said.Model}]++
+		a.strip.turn(t, said)
 	}
 	rows := len(said.Tools)
 	if said.Usage != (events.Tokens{}) && isCount(said.Usage) {
@@ -145,11 +148,8 @@ func isCount(t events.Tokens) bool {
 func (a *activity) drop(sub events.Subject) {
 	a.usage = slices.DeleteFunc(a.usage, func(r usageRow) bool { return r.subject == sub })
 	a.calls = slices.DeleteFunc(a.calls, func(r callRow) bool { return r.subject == sub })
-	for key := range a.days {
-		if key.subject == sub {
-			delete(a.days, key)
-		}
-	}
+	maps.DeleteFunc(a.days, func(key dayKey, _ int) bool { return key.subject == sub })
+	maps.DeleteFunc(a.strip, func(key stripKey, _ *StripBlock) bool { return key.subject == sub })
 }
 
 // store writes the rows.
@@ -172,7 +172,7 @@ func (a *activity) store(ctx context.Context, f *viewFile) error {
 			return err
 		}
 	}
-	return nil
+	return a.strip.store(ctx, f)
 }
 
 // columns returns the first columns of a row.

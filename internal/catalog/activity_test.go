@@ -36,7 +36,11 @@ func saidOf(t projector.Turn) projector.Said {
 	if err := json.Unmarshal(t.Raw, &s); err != nil {
 		return projector.Said{}
 	}
-	return projector.Said{Roles: "user", Text: string(t.Raw), Model: s.Model, Response: s.Response, Usage: s.Tokens, Tools: s.Tools}
+	roles := "user"
+	if s.Model == "m" {
+		roles = "assistant"
+	}
+	return projector.Said{Roles: roles, Text: string(t.Raw), Model: s.Model, Response: s.Response, Usage: s.Tokens, Tools: s.Tools}
 }
 
 // drawSaid draws a turn from a few models, responses and calls, so that they repeat.
@@ -52,6 +56,9 @@ func drawSaid(t *rapid.T) saidTurn {
 	return s
 }
 
+// spacing is the difference of two offsets in an activityLog. So there are several blocks of a strip.
+const spacing = 10
+
 // activityLog draws a log of turns, replacements, rewinds and costs in three sessions.
 func activityLog() *rapid.Generator[testkit.Records] {
 	return rapid.Custom(func(t *rapid.T) testkit.Records {
@@ -60,7 +67,7 @@ func activityLog() *rapid.Generator[testkit.Records] {
 			e, err := events.New("urn:test", events.Session("", rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "session")), drawActivity(t))
 			must(t, err)
 			e.ID, e.Time = fmt.Sprintf("event-%d", at), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(rapid.IntRange(0, 50).Draw(t, "hours"))*time.Hour)
-			list = append(list, events.Record{Event: e, Offset: at, Recorded: e.Time})
+			list = append(list, events.Record{Event: e, Offset: at * spacing, Recorded: e.Time})
 		}
 		return list
 	})
@@ -269,41 +276,46 @@ func shownBy(t *rapid.T, dir string) (usages, calls, days []string) {
 	return usages, calls, days
 }
 
+// foldActivity makes the view of a log, with drawn commits and crashes, and perhaps folds a session again.
+func foldActivity(t *rapid.T, records testkit.Records, dir string) {
+	path := filepath.Join(dir, SearchFileName)
+	s := newSearch(path, current, saidOf, nullLogger)
+	cursor, _, err := s.Begin(t.Context())
+	must(t, err)
+	for i := 0; i < len(records); i++ {
+		if records[i].Offset > cursor.Offset {
+			must(t, s.Apply(t.Context(), projector.Decode(records[i])))
+		}
+		switch rapid.IntRange(0, 5).Draw(t, "then") {
+		case 0:
+			commitSearch(t, s, records[i])
+		case 1: // uncommitted changes are lost
+			must(t, s.Close())
+			s = newSearch(path, current, saidOf, nullLogger)
+			cursor, _, err = s.Begin(t.Context())
+			must(t, err)
+			i = int(cursor.Offset)/spacing - 1
+		}
+	}
+	last := records[len(records)-1]
+	commitSearch(t, s, last)
+	if rapid.Bool().Draw(t, "again") {
+		must(t, s.Forget(t.Context(), last.Subject))
+		for _, rec := range records.Of(last.Subject) {
+			must(t, s.Apply(t.Context(), projector.Decode(rec)))
+		}
+		commitSearch(t, s, last)
+	}
+	must(t, s.Close())
+}
+
 // The view equals the result of the definitions on the whole log, for any split into commits, any crash, and any
 // session that is folded again.
 func TestActivityAgreesWithTheLog(t *testing.T) {
 	testkit.NotUnderRace(t)
 	rapid.Check(t, func(t *rapid.T) {
 		records, dir := activityLog().Draw(t, "log"), temporary(t)
-		path := filepath.Join(dir, SearchFileName)
-		s := newSearch(path, current, saidOf, nullLogger)
-		cursor, _, err := s.Begin(t.Context())
-		must(t, err)
-		for i := 0; i < len(records); i++ {
-			if records[i].Offset > cursor.Offset {
-				must(t, s.Apply(t.Context(), projector.Decode(records[i])))
-			}
-			switch rapid.IntRange(0, 5).Draw(t, "then") {
-			case 0:
-				commitSearch(t, s, records[i])
-			case 1: // uncommitted changes are lost
-				must(t, s.Close())
-				s = newSearch(path, current, saidOf, nullLogger)
-				cursor, _, err = s.Begin(t.Context())
-				must(t, err)
-				i = int(cursor.Offset) - 1
-			}
-		}
-		last := records[len(records)-1]
-		commitSearch(t, s, last)
-		if rapid.Bool().Draw(t, "again") {
-			must(t, s.Forget(t.Context(), last.Subject))
-			for _, rec := range records.Of(last.Subject) {
-				must(t, s.Apply(t.Context(), projector.Decode(rec)))
-			}
-			commitSearch(t, s, last)
-		}
-		must(t, s.Close())
+		foldActivity(t, records, dir)
 		usages, calls, days := shownBy(t, dir)
 		for _, c := range []struct {
 			what      string

@@ -17,7 +17,7 @@ var tableOrders = map[string][]string{
 	"responses": {"namespace, response, output_tokens, offset"}, "progress": {"session, run_kind, run_id, offset"}, "counts": {"namespace"},
 	"turns": {"rowid", "offset, thread, number"},
 	"usage": {"namespace, response, output_tokens, offset, thread, number"}, "calls": {"namespace, call, offset, thread, number, part"},
-	"days":   {"namespace, session, day, model"},
+	"days": {"namespace, session, day, model"}, "strip": {"namespace, session, block"},
 	"queues": {"namespace, id"}, "items": {"namespace, queue, id"}, "waits": {"namespace, queue, id, after"},
 	"inboxes": {"namespace, id"}, "messages": {"namespace, inbox, offset, number"}, "questions": {"namespace, asker, asked, id"},
 	"agents": {"namespace, id"}, "flows": {"namespace, id"}, "owned": {"namespace, kind, id"}, "gone": {"namespace, owner"},

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
 )
@@ -64,6 +65,9 @@ type Query struct {
 	Grep      string    // in id, title, goal or opening, regardless of case
 	CWD       string
 	Project   string
+	Agent     string // of a recorded agent, such as claude
+	Model     string // one of Session.Models
+	Status    string
 	Parent    string // started by, or forked from
 	Sort      Order
 	Limit     int    // of a page; 0: everything
@@ -152,7 +156,7 @@ func (q Query) sql() (string, []any, error) {
 }
 
 func (q Query) where() (where []string, args []any) {
-	where, args = conditions([]sqlCondition{{"namespace=?", q.Namespace}, {"kind=?", q.Kind}, {"cwd=?", q.CWD}, {"project=?", q.Project},
+	where, args = conditions([]sqlCondition{{"namespace=?", q.Namespace}, {"kind=?", q.Kind}, {"cwd=?", q.CWD}, {"project=?", q.Project}, {"status=?", q.Status},
 		{"last_at>=?", stamp(q.Since)}, {"last_at<?", stamp(q.Until)}})
 	add := func(condition string, values ...any) {
 		where, args = append(where, condition), append(args, values...)
@@ -160,6 +164,12 @@ func (q Query) where() (where []string, args []any) {
 	if q.Grep != "" {
 		like := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(q.Grep) + "%"
 		add(`(id LIKE ? ESCAPE '\' OR title LIKE ? ESCAPE '\' OR goal LIKE ? ESCAPE '\' OR opening LIKE ? ESCAPE '\')`, like, like, like, like)
+	}
+	if q.Agent != "" {
+		add("kind=? AND substr(id, 1, ?)=?", events.KindTranscript, utf8.RuneCountInString(q.Agent)+1, q.Agent+"/")
+	}
+	if q.Model != "" {
+		add("instr(', '||models||',', ', '||?||',')>0", q.Model)
 	}
 	if q.Parent != "" {
 		add("(parent=? OR fork_session=?)", q.Parent, q.Parent)

@@ -14,7 +14,7 @@ import (
 // searchForm is the search view's form. Its version changes with the tables and with the extraction of turns.
 var searchForm = form{
 	view:    "search",
-	version: 7,
+	version: 8,
 	tables:  append([]string{"turns"}, activityTables...),
 	schema: `
 CREATE VIRTUAL TABLE turns{set} USING fts5(
@@ -79,6 +79,9 @@ func (s *Search) Apply(_ context.Context, f projector.Fact) error {
 	if !f.Subject.IsSession() {
 		return nil
 	}
+	blocks := len(s.activity.strip)
+	s.activity.strip.record(f)
+	s.held += int64(len(s.activity.strip)-blocks) * rowSize
 	for _, t := range s.turnsOf(f) {
 		s.pending = append(s.pending, t)
 		s.held += t.size()
@@ -107,7 +110,7 @@ func (s *Search) turnsOf(f projector.Fact) []foundTurn {
 			if isLine { // a cost event reports its usage
 				said.Usage = events.Tokens{}
 			}
-			s.held += s.activity.turn(turnRow{place, at, t.Run, isReplacement, !isLine || name != events.LogThread}, said)
+			s.held += s.activity.turn(turnRow{place, at, t.Run, isReplacement, !isLine || name != events.LogThread, len(t.Raw) + len(t.Bytes)}, said)
 			if said.Text != "" {
 				list = append(list, foundTurn{place, at, said.Roles, spreadLetters(projector.Cut(said.Text, maxText))})
 			}
