@@ -65,9 +65,8 @@ var arrows = []struct{ pkg, may string }{
 	{"examples/*", ". embedded events log projector projector/view stores/*"},
 	{"cmd", ""},
 	{"cmd/internal/bashline", ""},
-	{"cmd/internal/cli", "log projector events internal/config internal/render/plain internal/rawjson internal/sealed internal/disk/statefile"},
-	{"cmd/internal/prices", "events internal/rawjson"},
-	{"cmd/internal/show", ". projector events internal/rawjson internal/render internal/render/plain cmd/internal/cli cmd/internal/cmdutil"},
+	{"cmd/internal/cli", "log projector events internal/config internal/render internal/render/plain internal/rawjson internal/sealed internal/disk/statefile"},
+	{"cmd/internal/show", ". projector events internal/rawjson internal/reads internal/render internal/render/plain cmd/internal/cli cmd/internal/cmdutil"},
 	{"cmd/internal/show/*", ". projector events internal/rawjson internal/render internal/render/plain cmd/internal/cli cmd/internal/show stores/*"}, // the form of one store's sessions
 	{"cmd/internal/*", "*"},
 	{"cmd/*", "*"},
@@ -87,6 +86,9 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/metrics", ". log events internal/catalog"},
 	{"internal/render/page", "events projector internal/render/plain internal/rawjson internal/render internal/agents/shapes internal/agents/message"},
 	{"internal/render/plain", ""},
+	{"internal/prices", "events internal/rawjson"},
+	{"internal/spend", "projector events internal/catalog internal/config internal/prices internal/render/plain"},
+	{"internal/reads", ". log projector events internal/catalog internal/prices internal/rawjson internal/registry internal/render internal/spend"}, // answers for people and programs: no terminal, no HTTP
 	{"internal/quota", "log projector events internal/disk/durable internal/disk/lockfile internal/disk/statefile"},
 	{"internal/rawjson", ""},
 	{"internal/bloom", ""},
@@ -107,8 +109,8 @@ var arrows = []struct{ pkg, may string }{
 // client program links no server, and a program that opens a store links no progress bar.
 var reach = []struct{ dep, who string }{
 	{"github.com/nats-io/nats-server", "embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
-	{"github.com/nats-io", ". projector/view internal/daemon internal/daemon/runner internal/storedir internal/nats/natsdial internal/registry internal/storecopy internal/tree/keeper log log/memlog internal/layouts internal/layouts/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
-	{"modernc.org", "internal/catalog internal/metrics projector/view internal/storedir internal/storecopy internal/daemon/runner internal/tree internal/tree/keeper embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
+	{"github.com/nats-io", ". projector/view internal/daemon internal/daemon/runner internal/storedir internal/nats/natsdial internal/registry internal/storecopy internal/tree/keeper log log/memlog internal/layouts internal/layouts/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/reads internal/spend internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
+	{"modernc.org", "internal/catalog internal/metrics internal/reads internal/spend projector/view internal/storedir internal/storecopy internal/daemon/runner internal/tree internal/tree/keeper embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
 	{"github.com/gomodule/redigo", "internal/layouts/redis internal/tree/keeper embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
 	{"github.com/schollz/progressbar", "cmd/* cmd/internal/* cmd/internal/show/*"},
 	{"golang.org/x/term", "cmd/* cmd/internal/* cmd/internal/show/*"},
@@ -266,6 +268,30 @@ func TestKitsLieInOnePlace(t *testing.T) {
 	})
 	if kits == 0 {
 		t.Error("no kit was found")
+	}
+}
+
+// Each HTTP server has limits, because one function makes them all.
+func TestHTTPServersHaveLimits(t *testing.T) {
+	const maker = "cmd/internal/cmdutil/httpserver.go"
+	made := false
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "internal/testkit") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, way := range []string{"http.Server{", "new(http.Server)", "http.ListenAndServe", "http.Serve("} {
+			switch has := strings.Contains(string(text), way); {
+			case has && filepath.ToSlash(path) == maker:
+				made = true
+			case has:
+				t.Errorf("%s has %s: use cmdutil.HTTPServer", path, way)
+			}
+		}
+		return err
+	})
+	if err != nil || !made {
+		t.Errorf("%s makes a server: %v, %v", maker, made, err)
 	}
 }
 

@@ -14,11 +14,11 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/cmd/internal/prices"
-	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/prices"
 	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/internal/spend"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
 )

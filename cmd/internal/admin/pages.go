@@ -7,10 +7,10 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/cmd/internal/prices"
-	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/prices"
 	"github.com/tallylog/tally/internal/render/page"
+	"github.com/tallylog/tally/internal/spend"
 	"github.com/tallylog/tally/projector"
 )
 

@@ -2,12 +2,12 @@ package cli
 
 import (
 	"io"
-	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/render"
 )
 
 // Format is the format of results.
@@ -90,12 +90,7 @@ func WriteList[T any](w io.Writer, f Format, items []T) error {
 }
 
 // ID returns an id for output: unchanged, or escaped if it is not UTF-8. Commands accept both.
-func ID(id string) string {
-	if utf8.ValidString(id) {
-		return id
-	}
-	return events.EscapeID(id)
-}
+func ID(id string) string { return render.ID(id) }
 
 // SubjectName formats a subject of an event for people.
 func SubjectName(text string) string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
 )
@@ -153,7 +154,7 @@ func unescaped(typed string) (string, bool) {
 }
 
 // session returns the session that --session names, else the first argument.
-func (c *completer) session(ctx context.Context) (v Views, s catalog.Session, ok bool) {
+func (c *completer) session(ctx context.Context) (v reads.Views, s catalog.Session, ok bool) {
 	name := ""
 	if f := c.cmd.Flags().Lookup("session"); f != nil {
 		name = f.Value.String()

@@ -118,15 +118,3 @@ func (a *App) ListTurns(ctx context.Context, what, sign string, turns projector.
 	}
 	return nil
 }
-
-// ReadTurns reads turns for JSON. The list is not nil.
-func ReadTurns(ctx context.Context, turns projector.Turns) ([]projector.TurnAt, error) {
-	list := make([]projector.TurnAt, 0, turns.Count)
-	for t, err := range turns.All(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, t)
-	}
-	return list, nil
-}

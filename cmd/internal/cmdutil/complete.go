@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/nats/natsdial"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/internal/render"
 )
 
@@ -234,7 +235,7 @@ func oneOf(list ...string) source {
 
 // views opens the catalog as it is, without opening the store or creating files. It returns false if there is no
 // catalog.
-func (c *completer) views(ctx context.Context) (v Views, namespace string, ok bool) {
+func (c *completer) views(ctx context.Context) (v reads.Views, namespace string, ok bool) {
 	c.call.Store = expanded(c.call.Store)
 	cfg, err := c.Config()
 	v.Dir = cfg.Store

@@ -10,6 +10,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -158,10 +159,10 @@ func Until(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if at, ok := instant(text); ok {
+	if at, ok := reads.Instant(text); ok {
 		return at, nil
 	}
-	if at, ok := ago(strings.ToLower(strings.TrimSpace(text)), now); ok && !strings.HasPrefix(text, "-") {
+	if at, ok := reads.Ago(strings.ToLower(strings.TrimSpace(text)), now); ok && !strings.HasPrefix(text, "-") {
 		return now.Add(now.Sub(at)), nil
 	}
 	return time.Time{}, cli.Usagef("--%s %q: want a duration from now, such as 90m, 24h or 7d, or a time such as 2026-08-22T10:00Z", flag, text)

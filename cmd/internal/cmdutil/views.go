@@ -10,6 +10,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/internal/storedir"
@@ -17,36 +18,13 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Views are open views.
-type Views struct {
-	Dir     string
-	Catalog catalog.Reader
-	durable events.Offset // lower bound of the store's last offset; 0: unknown
-}
-
-// AsOf returns the offset up to which an answer from several views is complete: the least of theirs.
-func (v Views) AsOf(ctx context.Context, standings ...func(context.Context) (catalog.Standing, error)) (least projector.Cursor, err error) {
-	for i, standing := range standings {
-		s, err := standing(ctx)
-		if err != nil {
-			return least, err
-		}
-		head := max(least.Head, s.Cursor.Head, v.durable)
-		if i == 0 || s.Cursor.Offset < least.Offset {
-			least = s.Cursor
-		}
-		least.Head = head
-	}
-	return least, nil
-}
-
 // patient is the time limit for waiting until another process has updated its views.
 const patient = 5 * time.Second
 
 // WithViews calls f with views that show all records acknowledged before the call. A local store without an owner is
 // opened only if a needed view is behind. If the store cannot be opened, f gets the views as they are. On a full disk
 // the views are not updated; if they cannot be read, they are built from the log in another directory.
-func (a *App) WithViews(ctx context.Context, needs []string, f func(config.Config, Views) error) error {
+func (a *App) WithViews(ctx context.Context, needs []string, f func(config.Config, reads.Views) error) error {
 	c, err := a.Config()
 	if err != nil {
 		return err
@@ -70,14 +48,14 @@ func (a *App) WithViews(ctx context.Context, needs []string, f func(config.Confi
 }
 
 // withOpen calls f with the views of a store that it opens or attaches to.
-func (a *App) withOpen(ctx context.Context, c config.Config, needs []string, f func(config.Config, Views) error) error {
+func (a *App) withOpen(ctx context.Context, c config.Config, needs []string, f func(config.Config, reads.Views) error) error {
 	return a.WithStore(ctx, func(st *tally.Store) error {
 		return a.shown(ctx, st, needs, func(dir string) error { return a.withFiles(ctx, c, dir, st.Log.Unreadable(), 0, f) })
 	})
 }
 
 // withRest calls f with the views of a local store that has no owner.
-func (a *App) withRest(ctx context.Context, c config.Config, place storedir.Info, needs []string, f func(config.Config, Views) error) error {
+func (a *App) withRest(ctx context.Context, c config.Config, place storedir.Info, needs []string, f func(config.Config, reads.Views) error) error {
 	current, err := showsAll(ctx, place, needs)
 	if current {
 		if err := a.withFiles(ctx, c, c.Store, place.Lost, place.Durable, f); !errors.Is(err, catalog.ErrNoView) {
@@ -85,7 +63,7 @@ func (a *App) withRest(ctx context.Context, c config.Config, place storedir.Info
 		}
 	}
 	opened := false
-	open := a.withOpen(ctx, c, needs, func(c config.Config, v Views) error {
+	open := a.withOpen(ctx, c, needs, func(c config.Config, v reads.Views) error {
 		opened = true
 		return f(c, v)
 	})
@@ -192,18 +170,19 @@ func (a *App) folded(ctx context.Context, st *tally.Store, read func(dir string)
 	return catalog.Folded(ctx, st.Log, catalog.Views(render.Opening, render.Said), lg, read)
 }
 
-func (a *App) withFiles(ctx context.Context, c config.Config, dir string, lost []log.Hole, durable events.Offset, f func(config.Config, Views) error) error {
-	r, err := catalog.Open(ctx, dir)
+func (a *App) withFiles(ctx context.Context, c config.Config, dir string, lost []log.Hole, durable events.Offset, f func(config.Config, reads.Views) error) error {
+	v, err := reads.OpenViews(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer r.Close()
-	standing, err := r.Standing(ctx)
+	defer v.Close()
+	standing, err := v.Catalog.Standing(ctx)
 	if err != nil {
 		return err
 	}
+	v.Durable = durable
 	a.noteLost(c.Namespace, storedir.MissingFrom(standing, lost))
-	return f(c, Views{dir, r, durable})
+	return f(c, v)
 }
 
 // upToDate waits until a view shows all records acknowledged before the call. If no process keeps the view, this one

@@ -13,6 +13,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/log"
 )
 
@@ -38,7 +39,7 @@ func TestViewsShowAll(t *testing.T) {
 	}
 	listed := func() (ids []string) {
 		t.Helper()
-		err := a.WithViews(t.Context(), []string{"catalog"}, func(_ config.Config, v Views) error {
+		err := a.WithViews(t.Context(), []string{"catalog"}, func(_ config.Config, v reads.Views) error {
 			return idsIn(t.Context(), v.Catalog, &ids)
 		})
 		if err != nil {

@@ -3,6 +3,8 @@ package cmdutil
 import (
 	"testing"
 	"time"
+
+	"github.com/tallylog/tally/internal/reads"
 )
 
 func TestWhen(t *testing.T) {
@@ -48,7 +50,7 @@ func FuzzWhen(f *testing.F) {
 	}
 	now := time.Date(2026, 11, 22, 14, 4, 5, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, text string) {
-		at, ok := ago(text, now)
+		at, ok := reads.Ago(text, now)
 		if ok && at.After(now) {
 			t.Errorf("%q: got %v", text, at)
 		}

@@ -6,29 +6,23 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	_ "time/tzdata" // names of zones mean the same on every machine
 
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/internal/reads"
 )
 
-// Zone is a time zone with its printed name.
-type Zone struct {
-	*time.Location
-	Name string
-}
-
 // ZoneOf returns the zone that a flag names. local and "" are the zone of this machine.
-func ZoneOf(name string) (Zone, error) {
+func ZoneOf(name string) (reads.Zone, error) {
 	if name == "" || name == "local" {
 		return localZone(os.Getenv), nil
 	}
-	loc, err := time.LoadLocation(name)
-	if err != nil || name == "Local" {
-		return Zone{}, cli.Usagef("--tz %q: want a time zone such as Europe/Berlin or UTC, or local", name)
+	z, err := reads.ZoneNamed(name)
+	if err != nil {
+		return z, cli.Usagef("--tz %q: want a time zone such as Europe/Berlin or UTC, or local", name)
 	}
-	return Zone{loc, name}, nil
+	return z, nil
 }
 
 // CompleteZone offers common zones for the flag --tz of a command.
@@ -40,20 +34,20 @@ func CompleteZone(cmd *cobra.Command) {
 }
 
 // localZone returns the zone of this machine: from TZ, else from the link that most systems keep.
-func localZone(getenv func(string) string) Zone {
+func localZone(getenv func(string) string) reads.Zone {
 	name := strings.TrimPrefix(getenv("TZ"), ":")
 	if name == "" {
 		path, _ := filepath.EvalSymlinks("/etc/localtime")
 		_, name, _ = strings.Cut(filepath.ToSlash(path), "zoneinfo/")
 	}
 	if loc, err := time.LoadLocation(name); name != "" && err == nil && name != "Local" {
-		return Zone{loc, utcNamed(name)}
+		return reads.Zone{Location: loc, Name: utcNamed(name)}
 	}
 	abbreviation, seconds := time.Now().Zone()
 	if seconds == 0 {
-		return Zone{time.Local, "UTC"}
+		return reads.Zone{Location: time.Local, Name: "UTC"}
 	}
-	return Zone{time.Local, fmt.Sprintf("%s (UTC%+03d:%02d)", abbreviation, seconds/3600, max(seconds, -seconds)/60%60)}
+	return reads.Zone{Location: time.Local, Name: fmt.Sprintf("%s (UTC%+03d:%02d)", abbreviation, seconds/3600, max(seconds, -seconds)/60%60)}
 }
 
 // utcNamed replaces the other names of UTC.
@@ -64,6 +58,3 @@ func utcNamed(name string) string {
 	}
 	return name
 }
-
-// Day returns the day of a time in the zone, such as 2026-03-01.
-func (z Zone) Day(at time.Time) string { return at.In(z.Location).Format(time.DateOnly) }

@@ -10,6 +10,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -137,18 +138,6 @@ func headMove(s *tally.Session) func(*tally.Move, error) (*plannedMove, error) {
 	}
 }
 
-// moved is the output of a move, with -o json.
-type moved struct {
-	Session string             `json:"session"`
-	Written bool               `json:"written"`          // false with --dry-run, or if the head is at the position already
-	Offset  events.Offset      `json:"offset,omitempty"` // of the written rewind
-	To      events.Offset      `json:"to"`
-	Undoes  events.Offset      `json:"undoes,omitempty"`
-	Leaves  []projector.TurnAt `json:"leaves"`
-	Returns []projector.TurnAt `json:"returns"`
-	Files   []movedFile        `json:"files,omitempty"`
-}
-
 func (m *mover) run(ctx context.Context, arg string, plan func(*errata.Session) (*plannedMove, error)) error {
 	return m.app.WithExisting(ctx, func(st *tally.Store) error {
 		s, err := m.app.Session(ctx, st, arg)
@@ -159,9 +148,9 @@ func (m *mover) run(ctx context.Context, arg string, plan func(*errata.Session) 
 		if err != nil {
 			return err
 		}
-		out := moved{Session: cli.ID(s.ID()), To: move.Event.To, Undoes: move.Event.Undoes, Files: movedFiles(move.files)}
+		out := reads.Moved{Session: cli.ID(s.ID()), To: move.Event.To, Undoes: move.Event.Undoes, Files: movedFiles(move.files)}
 		if m.app.Format != cli.Text {
-			err = out.read(ctx, move)
+			err = out.Read(ctx, move.Move)
 		} else if !move.There {
 			err = describe(ctx, m.app, s, move)
 		}
@@ -187,17 +176,9 @@ func (m *mover) run(ctx context.Context, arg string, plan func(*errata.Session) 
 	})
 }
 
-// read reads the turns of a move.
-func (out *moved) read(ctx context.Context, move *plannedMove) (err error) {
-	if out.Leaves, err = cmdutil.ReadTurns(ctx, move.Leaves); err == nil {
-		out.Returns, err = cmdutil.ReadTurns(ctx, move.Returns)
-	}
-	return err
-}
-
 // make asks for confirmation, makes a move and records its result. A move to the present position needs no
 // confirmation.
-func (m *mover) make(ctx context.Context, move *plannedMove, out *moved) error {
+func (m *mover) make(ctx context.Context, move *plannedMove, out *reads.Moved) error {
 	if !move.There {
 		if err := m.app.Confirm(m.yes, "Go on?"); err != nil {
 			return err
@@ -212,7 +193,7 @@ func (m *mover) make(ctx context.Context, move *plannedMove, out *moved) error {
 }
 
 // conclude prints the result of a move.
-func (m *mover) conclude(out moved, there bool) error {
+func (m *mover) conclude(out reads.Moved, there bool) error {
 	switch {
 	case there:
 		return m.app.Say("%s is already there: its turns are those at %v. Nothing was written.", out.Session, out.To)

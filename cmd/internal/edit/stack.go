@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/log"
@@ -88,18 +89,10 @@ func (m *mover) stackMove(s *errata.Session) func(*errata.StackMove, error) (*pl
 	}
 }
 
-// movedFile is a file that a move changes.
-type movedFile struct {
-	Path   string `json:"path"`
-	Action string `json:"action"` // restored, removed or failed
-	Kept   string `json:"kept,omitempty"`
-	Error  string `json:"error,omitempty"`
-}
-
-func movedFiles(changes []errata.FileChange) []movedFile {
-	var list []movedFile
+func movedFiles(changes []errata.FileChange) []reads.MovedFile {
+	var list []reads.MovedFile
 	for _, c := range changes {
-		f := movedFile{Path: c.Path, Action: c.Action, Kept: c.Kept}
+		f := reads.MovedFile{Path: c.Path, Action: c.Action, Kept: c.Kept}
 		if c.Err != nil {
 			f.Error = c.Err.Error()
 		}
@@ -127,7 +120,7 @@ func listFiles(w io.Writer, changes []errata.FileChange) {
 }
 
 // warnFiles prints the files that could not be restored. Without --tree this is not an error.
-func (m *mover) warnFiles(out moved) error {
+func (m *mover) warnFiles(out reads.Moved) error {
 	failed := 0
 	for _, f := range out.Files {
 		if f.Error == "" {

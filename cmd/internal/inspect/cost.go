@@ -3,54 +3,26 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/internal/spend"
 	"github.com/tallylog/tally/projector"
 )
-
-// costs is the JSON output of cost.
-type costs struct {
-	Spent    spend.Sum    `json:"spent"`              // all costs, rewound or not
-	OnBranch *spend.Sum   `json:"onBranch,omitempty"` // costs of the records in effect; only for one session
-	By       string       `json:"by"`                 // keys, separated by commas
-	TZ       string       `json:"tz,omitempty"`       // time zone of the days, if By includes day; absent: UTC
-	Groups   []costGroup  `json:"groups"`
-	InTurns  *spend.Told  `json:"inTurns,omitempty"` // responses without a recorded cost; not part of another sum
-	Copies   []copies     `json:"copies,omitempty"`  // costs that are not part of any sum, because another session has the same response
-	Prices   []spend.Used `json:"prices,omitempty"`
-}
-
-// copies are costs of a session that are left out, because another session has the same responses.
-type copies struct {
-	Session string        `json:"session"`
-	Of      string        `json:"of"`
-	Costs   int           `json:"costs"`
-	USD     events.Amount `json:"usd,omitempty"` // sum of amounts in events; absent if no event has an amount
-	Tokens  events.Tokens `json:"tokens"`
-}
-
-type costGroup struct {
-	Key  string   `json:"key"`            // several keys are separated by ", "
-	Keys []string `json:"keys,omitempty"` // only for several keys, in the order of By
-	spend.Sum
-}
 
 func newCost(a *cmdutil.App) *cobra.Command {
 	var by, tz string
@@ -85,16 +57,15 @@ million tokens. "upTo": 200000 limits an entry to shorter prompts. For "cacheWri
 					by = "model"
 				}
 			}
-			for i, key := range strings.Split(by, ",") {
-				if costKeys[key] == nil || slices.Contains(strings.Split(by, ",")[:i], key) {
-					return cli.Usagef("--by %q: want model, project, agent, run, day, kind or session, or several separated by commas", by)
-				}
+			q := reads.CostsQuery{By: by}
+			if invalid, ok := errors.AsType[*events.InvalidError](q.Check()); ok {
+				return cli.Usagef("--%s %s", invalid.Field, invalid.Reason)
 			}
-			zone, err := cmdutil.ZoneOf(tz)
-			if err != nil {
+			var err error
+			if q.Zone, err = cmdutil.ZoneOf(tz); err != nil {
 				return err
 			}
-			return cost(cmd.Context(), a, costQuery{by, zone, showPrices}, args)
+			return cost(cmd.Context(), a, q, showPrices, args)
 		},
 	}
 	cmd.Flags().StringVar(&by, "by", "", "group by model, project, agent, run, day, kind or session, or by several, such as day,model (default: model for one session, session for all)")
@@ -104,68 +75,34 @@ million tokens. "upTo": 200000 limits an entry to shorter prompts. For "cacheWri
 	return cmd
 }
 
-// costQuery is how costs are grouped and shown.
-type costQuery struct {
-	by     string
-	zone   cmdutil.Zone
-	prices bool
-}
-
-// costKeys returns the group of a cost, by the name of the key.
-var costKeys = map[string]func(catalog.Usage, catalog.Session, cmdutil.Zone) string{
-	"model":   func(u catalog.Usage, _ catalog.Session, _ cmdutil.Zone) string { return u.Model },
-	"session": func(u catalog.Usage, _ catalog.Session, _ cmdutil.Zone) string { return cli.ID(u.Session) },
-	"day":     func(u catalog.Usage, _ catalog.Session, z cmdutil.Zone) string { return dayIn(z, u.At, u.Day) },
-	"project": func(_ catalog.Usage, s catalog.Session, _ cmdutil.Zone) string { return s.Project },
-	"kind": func(u catalog.Usage, s catalog.Session, _ cmdutil.Zone) string {
-		return cmp.Or(s.Kind, events.KindOf(u.Session)) // the catalog has no items
-	},
-	"agent": func(u catalog.Usage, s catalog.Session, _ cmdutil.Zone) string {
-		name, _, _ := strings.Cut(u.Session, "/")
-		if s.Kind != events.KindTranscript {
-			return ""
-		}
-		return name
-	},
-	"run": func(u catalog.Usage, _ catalog.Session, _ cmdutil.Zone) string {
-		if u.Run == nil {
-			return "-"
-		}
-		return u.Run.String()
-	},
-}
-
-// dayIn returns the day of a time in a time zone. If the time is unknown, it returns the day in UTC.
-func dayIn(z cmdutil.Zone, at events.Timestamp, utc string) string {
-	if t, ok := at.Time(); ok {
-		return z.Day(t)
-	}
-	return utc
-}
-
-func cost(ctx context.Context, a *cmdutil.App, q costQuery, args []string) error {
+func cost(ctx context.Context, a *cmdutil.App, q reads.CostsQuery, showPrices bool, args []string) error {
 	table, err := spend.Prices(os.Getenv)
 	if err != nil {
 		return err
 	}
-	t := tab{costQuery: q, groups: spend.New(table), whole: spend.New(table), copies: make(map[[2]string]*projector.Total)}
 	if len(args) == 1 {
-		err = a.WithExisting(ctx, func(st *tally.Store) error { return t.session(ctx, a, st, args[0]) })
+		err = a.WithExisting(ctx, func(st *tally.Store) (err error) {
+			q.Session, err = loaded(ctx, a, st, args[0])
+			return err
+		})
 	}
+	var doc reads.Costs
 	if err == nil {
-		err = a.WithViews(ctx, []string{"catalog", "search"}, func(c config.Config, v cmdutil.Views) error { return t.views(ctx, c, v) })
+		err = a.WithViews(ctx, []string{"catalog", "search"}, func(c config.Config, v reads.Views) (err error) {
+			doc, err = reads.Reader{Views: v, Prices: table, Namespace: c.Namespace}.Costs(ctx, q)
+			return err
+		})
 	}
 	if err != nil {
 		return err
 	}
-	doc := t.costs()
 	if a.Format != cli.Text {
 		return cli.WriteJSON(a.Out, a.Format, doc)
 	}
 	if err := writeCosts(a, doc); err != nil {
 		return err
 	}
-	if q.prices {
+	if showPrices {
 		if err := writePrices(a, doc.Prices); err != nil {
 			return err
 		}
@@ -173,18 +110,28 @@ func cost(ctx context.Context, a *cmdutil.App, q costQuery, args []string) error
 		spend.SayPrices(a.Err, doc.Prices)
 	}
 	sayCopies(a, doc.Copies)
-	if t.names("day") {
-		fmt.Fprintf(a.Err, "days are those of %s\n", q.zone.Name)
+	if slices.Contains(strings.Split(q.By, ","), "day") {
+		fmt.Fprintf(a.Err, "days are those of %s\n", q.Zone.Name)
 	}
-	if t.speaking > 0 {
-		fmt.Fprintf(a.Err, "the latest answer of %s is counted once it is complete: a minute after its last line at the latest\n", plain.Count(t.speaking, "session"))
+	if doc.Speaking > 0 {
+		fmt.Fprintf(a.Err, "the latest answer of %s is counted once it is complete: a minute after its last line at the latest\n", plain.Count(doc.Speaking, "session"))
 	}
-	a.AsOf(t.asOf)
+	a.AsOf(doc.Cursor)
 	return nil
 }
 
+// loaded loads the session whose costs are shown, to know which records are in effect.
+func loaded(ctx context.Context, a *cmdutil.App, st *tally.Store, name string) (*projector.Session, error) {
+	handle, err := a.Session(ctx, st, name)
+	if err != nil {
+		return nil, err
+	}
+	s, err := handle.Load(ctx, "")
+	return s, projector.Tolerate(err)
+}
+
 // sayCopies prints which costs were left out as copies, one line for each pair of sessions.
-func sayCopies(a *cmdutil.App, list []copies) {
+func sayCopies(a *cmdutil.App, list []reads.Copies) {
 	const limit = 5
 	for i, c := range list {
 		if i == limit {
@@ -221,155 +168,8 @@ func writePrices(a *cmdutil.App, list []spend.Used) error {
 	return a.Table(t)
 }
 
-// tab adds up costs.
-type tab struct {
-	costQuery
-	sessions      map[string]catalog.Session // by id, if a key needs them
-	groups, whole *spend.Sums
-	copies        map[[2]string]*projector.Total // by the session of the copy and that of the original
-	one           *projector.Session             // nil for all sessions
-	asOf          projector.Cursor
-	speaking      int // sessions whose last response is not counted yet
-}
-
-// names reports whether costs are grouped by a key.
-func (t *tab) names(key string) bool { return slices.Contains(strings.Split(t.by, ","), key) }
-
-// Keys of the totals.
-const (
-	everything = ""
-	onBranch   = "on this branch"
-)
-
-func (t *tab) add(u catalog.Usage) {
-	t.whole.Add(everything, u)
-	if u.Source != catalog.InTurn {
-		t.groups.Add(t.key(u), u)
-	}
-}
-
-// key returns the group of a cost: its keys, joined by a separator that no key contains.
-func (t *tab) key(u catalog.Usage) string {
-	var keys []string
-	for name := range strings.SplitSeq(t.by, ",") {
-		keys = append(keys, strings.ReplaceAll(costKeys[name](u, t.sessions[u.Session], t.zone), between, " "))
-	}
-	return strings.Join(keys, between)
-}
-
-const between = "\x00"
-
-// session loads the session whose costs are shown, to know which records are in effect.
-func (t *tab) session(ctx context.Context, a *cmdutil.App, st *tally.Store, name string) error {
-	handle, err := a.Session(ctx, st, name)
-	if err != nil {
-		return err
-	}
-	t.one, err = handle.Load(ctx, "")
-	err = projector.Tolerate(err)
-	return err
-}
-
-// views reads costs and tokens from the view. The view knows all sessions, so a response in several sessions counts
-// once.
-func (t *tab) views(ctx context.Context, c config.Config, v cmdutil.Views) error {
-	if err := t.label(ctx, c.Namespace, v); err != nil {
-		return err
-	}
-	activity, err := catalog.OpenActivity(ctx, v.Dir)
-	if err != nil {
-		return err
-	}
-	defer activity.Close()
-	if t.asOf, err = v.AsOf(ctx, activity.Standing); err != nil {
-		return err
-	}
-	if err := t.countSpeaking(ctx, c.Namespace, v); err != nil {
-		return err
-	}
-	usages := activity.Usages(ctx, c.Namespace, t.leaveOut)
-	if t.one != nil {
-		usages = activity.UsagesOf(ctx, c.Namespace, t.leaveOut, t.one.Subject.ID)
-	}
-	for u, err := range usages {
-		if err != nil {
-			return err
-		}
-		if t.add(u); t.one != nil && u.Source != catalog.InTurn && t.one.History.IsLive(u.CountsAt()) {
-			t.whole.Add(onBranch, u)
-		}
-	}
-	return nil
-}
-
-// countSpeaking counts the sessions of Claude Code whose last response is not counted yet. Each line of a response has
-// the tokens so far. The response counts when the next one begins, the turn ends, or a minute passes without a line.
-func (t *tab) countSpeaking(ctx context.Context, namespace string, v cmdutil.Views) error {
-	page, err := v.Catalog.List(ctx, catalog.Query{Namespace: namespace, Since: time.Now().Add(-time.Minute)})
-	for _, s := range page.Sessions {
-		of := t.one == nil || t.one.Subject.ID == s.ID
-		if of && s.Kind == events.KindTranscript && strings.HasPrefix(s.ID, "claude/") {
-			t.speaking++
-		}
-	}
-	return err
-}
-
-// leaveOut records a copy.
-func (t *tab) leaveOut(c catalog.Copy) {
-	key := [2]string{c.Session, c.Of}
-	if t.copies[key] == nil {
-		t.copies[key] = &projector.Total{USD: "0"}
-	}
-	*t.copies[key] = t.copies[key].Plus(projector.Cost{USD: c.USD, Tokens: c.Tokens})
-}
-
-// label reads the sessions from the catalog, if costs are grouped by their attributes.
-func (t *tab) label(ctx context.Context, namespace string, v cmdutil.Views) error {
-	if !slices.ContainsFunc(strings.Split(t.by, ","), func(name string) bool { return slices.Contains([]string{"project", "kind", "agent"}, name) }) {
-		return nil
-	}
-	page, err := v.Catalog.List(ctx, catalog.Query{Namespace: namespace})
-	t.sessions = make(map[string]catalog.Session, len(page.Sessions))
-	for _, s := range page.Sessions {
-		t.sessions[s.ID] = s
-	}
-	return err
-}
-
-func (t *tab) costs() costs {
-	doc := costs{Spent: t.whole.Of(everything), By: t.by, Groups: []costGroup{}, InTurns: t.whole.ToldOf(everything), Prices: t.whole.Prices()}
-	if t.one != nil {
-		branch := t.whole.Of(onBranch)
-		doc.OnBranch = &branch
-	}
-	if t.names("day") && t.zone.Name != "UTC" {
-		doc.TZ = t.zone.Name
-	}
-	for _, key := range slices.SortedFunc(maps.Keys(t.copies), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
-		c := t.copies[key]
-		doc.Copies = append(doc.Copies, copies{cli.ID(key[0]), cli.ID(key[1]), c.Events, nonzero(c.USD), c.Tokens})
-	}
-	for _, key := range slices.Sorted(slices.Values(t.groups.Keys())) {
-		g := costGroup{Key: key, Sum: t.groups.Of(key)}
-		if keys := strings.Split(key, between); len(keys) > 1 {
-			g.Key, g.Keys = strings.Join(keys, ", "), keys
-		}
-		doc.Groups = append(doc.Groups, g)
-	}
-	return doc
-}
-
-// nonzero returns an amount, or "" for zero.
-func nonzero(usd events.Amount) events.Amount {
-	if r, ok := usd.Rat(); !ok || r.Sign() == 0 {
-		return ""
-	}
-	return usd
-}
-
 // writeCosts prints a table with as many details as fit.
-func writeCosts(a *cmdutil.App, doc costs) error {
+func writeCosts(a *cmdutil.App, doc reads.Costs) error {
 	width := cli.Width(a.Out)
 	table := costTable(a, doc, true)
 	if table.Width(width) > width {
@@ -383,7 +183,7 @@ func writeCosts(a *cmdutil.App, doc costs) error {
 }
 
 // costTable lays out costs, with tokens by class or in one column.
-func costTable(a *cmdutil.App, doc costs, classes bool) render.Table {
+func costTable(a *cmdutil.App, doc reads.Costs, classes bool) render.Table {
 	heads := strings.Split(strings.ToUpper(doc.By), ",")
 	t := render.Table{Head: slices.Concat(heads, []string{"USD", "~USD"}, tokensHead(classes))}
 	for c := range heads {
@@ -416,7 +216,7 @@ func costTable(a *cmdutil.App, doc costs, classes bool) render.Table {
 	}
 	spent([]string{"spent"}, doc.Spent)
 	if doc.OnBranch != nil {
-		spent([]string{onBranch}, *doc.OnBranch)
+		spent([]string{"on this branch"}, *doc.OnBranch)
 	}
 	if told := doc.InTurns; told != nil {
 		row([]string{"in turns"}, "-", told.ComputedText(), told.Tokens, told.Unknown)

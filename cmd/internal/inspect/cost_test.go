@@ -7,10 +7,11 @@ import (
 
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/cmd/internal/prices"
-	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
+	"github.com/tallylog/tally/internal/prices"
+	"github.com/tallylog/tally/internal/reads"
+	"github.com/tallylog/tally/internal/spend"
 )
 
 func priced(t *testing.T) prices.Table {
@@ -25,11 +26,14 @@ func priced(t *testing.T) prices.Table {
 // Tokens in turns have their own line, in the table as in JSON.
 func TestInTurns(t *testing.T) {
 	table := priced(t)
-	tab := tab{costQuery: costQuery{by: "model"}, groups: spend.New(table), whole: spend.New(table)}
-	tab.add(catalog.Usage{Source: "reported", Day: "2026-01-01", Model: "m", USD: "0.25", Tokens: events.Tokens{Input: 10}})
-	tab.add(catalog.Usage{Source: catalog.InTurn, Day: "2026-01-01", Model: "m", Tokens: events.Tokens{Input: 100, Output: 50}})
-	tab.add(catalog.Usage{Source: catalog.InTurn, Day: "2026-01-01", Model: "other", Tokens: events.Tokens{Output: 3}})
-	got := strings.Join(costTable(&cmdutil.App{Out: io.Discard, Color: cli.ColorNever}, tab.costs(), true).Lines(100), "\n")
+	groups, whole := spend.New(table), spend.New(table)
+	cost := catalog.Usage{Source: "reported", Day: "2026-01-01", Model: "m", USD: "0.25", Tokens: events.Tokens{Input: 10}}
+	groups.Add("m", cost)
+	whole.Add("", cost)
+	whole.Add("", catalog.Usage{Source: catalog.InTurn, Day: "2026-01-01", Model: "m", Tokens: events.Tokens{Input: 100, Output: 50}})
+	whole.Add("", catalog.Usage{Source: catalog.InTurn, Day: "2026-01-01", Model: "other", Tokens: events.Tokens{Output: 3}})
+	doc := reads.Costs{By: "model", Spent: whole.Of(""), InTurns: whole.ToldOf(""), Groups: []reads.CostGroup{{Key: "m", Sum: groups.Of("m")}}}
+	got := strings.Join(costTable(&cmdutil.App{Out: io.Discard, Color: cli.ColorNever}, doc, true).Lines(100), "\n")
 	want := `MODEL      USD     ~USD  INPUT  OUTPUT  CACHE READ  CACHE WRITE  UNKNOWN
 m         0.25        -     10       0           0            0        0
 spent     0.25        -     10       0           0            0        0

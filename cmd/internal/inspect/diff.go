@@ -9,15 +9,9 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/cmd/internal/show"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/projector"
 )
-
-// differing is what diff prints with -o json.
-type differing struct {
-	Leaves  []projector.TurnAt `json:"leaves"`  // in A and not in B
-	Returns []projector.TurnAt `json:"returns"` // in B and not in A
-}
 
 // differ compares two positions of a session.
 type differ struct {
@@ -51,39 +45,31 @@ func (d *differ) compare(ctx context.Context, st *tally.Store, args []string) er
 	if err := projector.Tolerate(hole); err != nil {
 		return err
 	}
-	from, err := show.PastAt(ctx, head, hole, args[1])
-	if err != nil {
-		return err
-	}
-	to, err := show.PastAt(ctx, head, hole, args[2])
+	c, err := reads.Compare(ctx, head, hole, args[1], args[2])
 	if err == nil {
-		err = d.print(ctx, from, to, args)
+		err = d.print(ctx, c, args)
 	}
 	if err != nil || !d.exitCode {
 		return err
 	}
-	if same, err := from.Equal(ctx, to); same || err != nil {
+	if same, err := c.From.Equal(ctx, c.To); same || err != nil {
 		return err
 	}
 	return cli.Silent(1)
 }
 
-func (d *differ) print(ctx context.Context, from, to *projector.Past, args []string) (err error) {
-	leaves, returns := projector.Changes(from, to)
+func (d *differ) print(ctx context.Context, c reads.Comparison, args []string) (err error) {
 	switch {
 	case d.app.Format != cli.Text:
-		var out differing
-		if out.Leaves, err = cmdutil.ReadTurns(ctx, leaves); err == nil {
-			out.Returns, err = cmdutil.ReadTurns(ctx, returns)
-		}
-		if err == nil {
+		var out reads.Diff
+		if out, err = c.Read(ctx, 0); err == nil {
 			err = cli.WriteJSON(d.app.Out, d.app.Format, out)
 		}
 	case d.stat:
-		_, err = fmt.Fprintf(d.app.Out, "-%d +%d turns\n", leaves.Count, returns.Count)
-	case leaves.Count+returns.Count > 0:
-		if err = d.app.ListTurns(ctx, "only at "+args[1], "-", leaves); err == nil {
-			err = d.app.ListTurns(ctx, "only at "+args[2], "+", returns)
+		_, err = fmt.Fprintf(d.app.Out, "-%d +%d turns\n", c.Leaves.Count, c.Returns.Count)
+	case c.Leaves.Count+c.Returns.Count > 0:
+		if err = d.app.ListTurns(ctx, "only at "+args[1], "-", c.Leaves); err == nil {
+			err = d.app.ListTurns(ctx, "only at "+args[2], "+", c.Returns)
 		}
 	}
 	return err

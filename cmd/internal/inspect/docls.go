@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
@@ -121,7 +122,7 @@ func linkOf(q *projector.DocumentQuery) error {
 func docsLs(ctx context.Context, a *cmdutil.App, q projector.DocumentQuery, leases bool) error {
 	var list []docRow
 	var cursor projector.Cursor
-	err := a.WithViews(ctx, []string{"catalog"}, func(c config.Config, v cmdutil.Views) error {
+	err := a.WithViews(ctx, []string{"catalog"}, func(c config.Config, v reads.Views) error {
 		q.Namespace = c.Namespace
 		standing, err := v.Catalog.Standing(ctx)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/projector"
 )
@@ -148,7 +149,7 @@ func TestInEffect(t *testing.T) {
 				if got := o.InEffect(rec, moves); rec.Subject == c.sub && got != want {
 					t.Errorf("Outline.InEffect = %v, want %v", got, want)
 				}
-				if state, _ := stateOf(s.Ledger, s.History.IsLive(rec.Offset), s.InEffect(rec, moves), rec); rec.Subject == c.sub && state != wantState {
+				if state, _ := reads.StateOf(s.Ledger, s.History.IsLive(rec.Offset), s.InEffect(rec, moves), rec); rec.Subject == c.sub && state != wantState {
 					t.Errorf("log says %q, want %q", state, wantState)
 				}
 				costs, err := tally.CostsOf(s)

@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/show/job"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/stores/perstack"
 )
@@ -40,7 +41,7 @@ the highest step.`,
 				return cli.Usagef("--limit %d: want a number from 0", q.Limit)
 			}
 			askFor(&q, status)
-			return a.WithViews(cmd.Context(), []string{"catalog"}, func(c config.Config, v cmdutil.Views) error {
+			return a.WithViews(cmd.Context(), []string{"catalog"}, func(c config.Config, v reads.Views) error {
 				q.Namespace = c.Namespace
 				return listJobs(cmd.Context(), a, v, q)
 			})
@@ -90,7 +91,7 @@ func jobStatus(j catalog.Job) string {
 	return string(perstack.CheckpointStatus(j.Reached).Job())
 }
 
-func listJobs(ctx context.Context, a *cmdutil.App, v cmdutil.Views, q catalog.JobQuery) error {
+func listJobs(ctx context.Context, a *cmdutil.App, v reads.Views, q catalog.JobQuery) error {
 	standing, err := v.Catalog.Standing(ctx)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/registry"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
@@ -120,26 +120,13 @@ func (r *reader) log(ctx context.Context, st *tally.Store, args []string) error 
 	if r.graph && (r.follow || len(r.types) > 0 || r.thread != "") {
 		return cli.Usagef("--graph draws all records: use it without --follow, --type and --thread")
 	}
-	if r.moves, err = movesOf(ctx, st, s.Ledger()); err != nil {
+	if r.moves, err = reads.MovesOf(ctx, st.Log, s.Ledger()); err != nil {
 		return err
 	}
 	if r.graph {
 		return r.drawGraph(ctx, st, handle, rng)
 	}
 	return r.list(ctx, st, rng, s)
-}
-
-// movesOf returns which of a session's types of other vocabularies move with its threads.
-func movesOf(ctx context.Context, st *tally.Store, l *projector.Ledger) (func(typ string) bool, error) {
-	moves := make(map[string]bool)
-	for _, f := range l.Unknown {
-		e, err := registry.Find(ctx, st.Log, f.Type)
-		if err != nil {
-			return nil, err
-		}
-		moves[f.Type] = e != nil && e.Moves == events.WithThread
-	}
-	return func(typ string) bool { return moves[typ] }, nil
 }
 
 // bounds resolves A..B to offsets: after A, up to B.
@@ -173,7 +160,7 @@ func (r *reader) bounds(ctx context.Context, s *projector.Outline, text string) 
 type logged struct {
 	Offset   events.Offset `json:"offset"`
 	Recorded string        `json:"recorded,omitempty"`
-	State    string        `json:"state,omitempty"` // see stateOf; purged for a document, or erased; else absent with --all-sessions and -f
+	State    string        `json:"state,omitempty"` // see reads.StateOf; purged for a document, or erased; else absent with --all-sessions and -f
 	Reason   string        `json:"reason,omitempty"`
 	Damaged  string        `json:"damaged,omitempty"`
 	Event    events.Raw    `json:"event,omitempty"` // as CloudEvents JSON
@@ -245,7 +232,7 @@ func (r *reader) print(list *cli.List, format cli.Format, rec projector.Fact, pu
 	}
 	state, reason := "", ""
 	if s != nil && !r.follow {
-		state, reason = stateOf(s.Ledger(), s.IsLive(rec.Offset), s.InEffect(rec.Record, r.moves), rec.Record)
+		state, reason = reads.StateOf(s.Ledger(), s.IsLive(rec.Offset), s.InEffect(rec.Record, r.moves), rec.Record)
 	}
 	if purged {
 		state, reason = "purged", "its content was purged"
@@ -269,28 +256,6 @@ func (r *reader) print(list *cli.List, format cli.Format, rec projector.Fact, pu
 }
 
 var stateMarks = map[string]byte{"live": '*', "kept": '+', "rewound": 'x', "rewind": '<', "stale": '!', "rejected": '!', "erased": '-'}
-
-// stateOf returns the state of a record in its session, and the reason. Records with the states live, kept and rewind
-// are in effect, others are not.
-func stateOf(l *projector.Ledger, isLive, inEffect bool, rec events.Record) (state, reason string) {
-	for _, v := range l.Rejected {
-		if v.Offset == rec.Offset {
-			return "rejected", v.Reason
-		}
-	}
-	switch {
-	case rec.Type == events.TypeSessionRewound:
-		return "rewind", ""
-	case isLive:
-		return "live", ""
-	case inEffect:
-		return "kept", ""
-	case slices.Contains(l.Stale, rec.Offset):
-		seen, _ := rec.Basis()
-		return "stale", "its producer had seen " + seen.String() + ", which is not in effect any more"
-	}
-	return "rewound", ""
-}
 
 // paint colours a line by the state of its record. The mark says the same.
 func (r *reader) paint(state, line string) string {
@@ -340,33 +305,23 @@ func subject(rec events.Record) string {
 
 // drawGraph prints the records of a session, with the graph of its branches.
 func (r *reader) drawGraph(ctx context.Context, st *tally.Store, handle *tally.Session, rng events.Range) error {
-	s, err := handle.Load(ctx, "")
-	if err = projector.Tolerate(err); err != nil {
+	grown, s, err := reads.Reader{Store: st}.Branches(ctx, reads.BranchesQuery{Session: handle.ID(), After: rng.After, Upto: rng.Upto})
+	if err != nil {
 		return err
 	}
-	var recs []events.Record
-	for rec, err := range events.Readable(st.Loader().Shown(ctx, st.Log.Read(ctx, rng))) {
-		if err != nil {
-			return err
-		}
-		recs = append(recs, rec.Record)
-	}
-	nodes := make([]render.Node, len(recs))
-	reasons, states := make([]string, len(recs)), make([]string, len(recs))
-	for i, rec := range recs {
-		state, reason := stateOf(s.Ledger, s.History.IsLive(rec.Offset), s.InEffect(rec, r.moves), rec)
-		mark := stateMarks[state]
-		if state == "rewound" || state == "kept" {
+	nodes := make([]render.Node, len(grown.Records))
+	for i, g := range grown.Records {
+		mark := stateMarks[g.State]
+		if g.State == "rewound" || g.State == "kept" {
 			mark = '*'
 		}
-		nodes[i] = render.Node{Offset: rec.Offset, Live: s.History.IsLive(rec.Offset), After: s.History.LastLive(rec.Offset - 1), Mark: mark}
-		reasons[i], states[i] = reason, state
+		nodes[i] = render.Node{Offset: g.Offset, Live: g.Live, After: g.After, Mark: mark}
 	}
 	before, marks := render.Graph(nodes)
 	list, width := cli.NewList(r.app.Out, r.app.Format), cli.Width(r.app.Out)
-	for i, rec := range recs {
+	for i, g := range grown.Records {
 		if r.app.Format != cli.Text {
-			if err := list.Add(graphed{rec.Offset, nodes[i].After, nodes[i].Live, rec.Type, reasons[i]}); err != nil {
+			if err := list.Add(g); err != nil {
 				return err
 			}
 			continue
@@ -374,8 +329,8 @@ func (r *reader) drawGraph(ctx context.Context, st *tally.Store, handle *tally.S
 		for _, line := range before[i] {
 			fmt.Fprintln(r.app.Out, line)
 		}
-		line := marks[i] + r.line(projector.Decode(rec), false, reasons[i], width-len(marks[i]))
-		if _, err := fmt.Fprintln(r.app.Out, r.paint(states[i], line)); err != nil {
+		line := marks[i] + r.line(projector.Decode(g.Record), false, g.Reason, width-len(marks[i]))
+		if _, err := fmt.Fprintln(r.app.Out, r.paint(g.State, line)); err != nil {
 			return err
 		}
 	}
@@ -383,13 +338,4 @@ func (r *reader) drawGraph(ctx context.Context, st *tally.Store, handle *tally.S
 		err = list.Close()
 	}
 	return errors.Join(err, r.app.WarnDamaged(s))
-}
-
-// graphed is a record in log --graph -o json.
-type graphed struct {
-	Offset events.Offset `json:"offset"`
-	After  events.Offset `json:"after"` // last live record before this one
-	Live   bool          `json:"live"`
-	Type   string        `json:"type"`
-	Reason string        `json:"reason,omitempty"`
 }

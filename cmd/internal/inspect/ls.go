@@ -3,61 +3,30 @@ package inspect
 import (
 	"context"
 	"fmt"
-	"iter"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/internal/render"
-	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/internal/spend"
 )
-
-// listed is a session in a list.
-type listed struct {
-	Session    string           `json:"session"`
-	Kind       string           `json:"kind"`
-	Title      string           `json:"title,omitempty"`
-	About      string           `json:"about,omitempty"` // title, else goal, else first line of a user
-	Status     string           `json:"status,omitempty"`
-	Project    string           `json:"project,omitempty"`
-	CWD        string           `json:"cwd,omitempty"`
-	CreatedAt  events.Timestamp `json:"createdAt,omitempty"`
-	LastAt     events.Timestamp `json:"lastAt,omitempty"`
-	Turns      int              `json:"turns"` // turns in effect, over all threads
-	TotalTurns int              `json:"totalTurns"`
-	Runs       int              `json:"runs"`
-	Rewinds    int              `json:"rewinds"`
-	Records    int              `json:"records"`
-	USD        events.Amount    `json:"usd,omitempty"`      // sum of amounts in records; absent if there are costs and none has an amount
-	Computed   events.Amount    `json:"computed,omitempty"` // USD at list prices, for costs without an amount; absent if no price is known
-	Partial    int              `json:"partial,omitempty"`  // costs of which Computed has only a part, because another part has no known price
-	Unknown    int              `json:"unknown,omitempty"`  // costs of unknown amount
-	Tokens     events.Tokens    `json:"tokens"`
-	Models     []string         `json:"models,omitempty"` // models that the session names
-	First      events.Offset    `json:"first"`
-	Head       events.Offset    `json:"head"`
-	Parent     string           `json:"parent,omitempty"`
-	Fork       *events.Fork     `json:"fork,omitempty"`
-	Next       string           `json:"next,omitempty"` // only in the last session of a page: the value for --after
-}
 
 // firstPage is the number of sessions that a terminal shows by default.
 const firstPage = 100
 
 func newLs(a *cmdutil.App) *cobra.Command {
-	q := listing{Query: catalog.Query{Sort: catalog.ByActive}}
+	q := reads.SessionsQuery{Query: catalog.Query{Sort: catalog.ByActive}}
 	var since, until, cwd string
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the sessions, the most recently active first", Args: cobra.NoArgs,
@@ -95,9 +64,12 @@ On a terminal, columns that do not fit are left out. In a pipe nothing is cut.`,
 			if q.Limit < 0 {
 				return cli.Usagef("--limit %d: want a number from 0", q.Limit)
 			}
-			return a.WithViews(cmd.Context(), []string{"catalog", "search"}, func(c config.Config, v cmdutil.Views) error {
-				q.Namespace = c.Namespace
-				return ls(cmd.Context(), a, v, q)
+			return a.WithViews(cmd.Context(), []string{"catalog", "search"}, func(c config.Config, v reads.Views) error {
+				table, err := spend.Prices(os.Getenv)
+				if err != nil {
+					return err
+				}
+				return ls(cmd.Context(), a, reads.Reader{Views: v, Prices: table, Namespace: c.Namespace}, q)
 			})
 		},
 	}
@@ -108,26 +80,29 @@ On a terminal, columns that do not fit are left out. In a pipe nothing is cut.`,
 	f.StringVar(&q.Grep, "grep", "", "only sessions with this text in their id, title, goal or first line")
 	f.StringVar(&cwd, "cwd", "", "only sessions in this working directory")
 	f.StringVar(&q.Project, "project", "", "only sessions of this project")
-	f.Float64Var(&q.minCost, "min-cost", 0, "only sessions that cost at least this amount in USD, reported or computed")
+	f.Float64Var(&q.MinCost, "min-cost", 0, "only sessions that cost at least this amount in USD, reported or computed")
 	f.StringVar(&q.Parent, "parent", "", "only sessions that this session started, and its forks")
-	f.Var(cli.OneOf(&q.Sort, "order", catalog.ByActive, catalog.ByHead, catalog.ByCreated, byCost, catalog.ByTurns, catalog.ByRecords, catalog.ByID), "sort", "active, last, created, cost, turns, records or id")
+	f.Var(cli.OneOf(&q.Sort, "order", catalog.ByActive, catalog.ByHead, catalog.ByCreated, reads.ByCost, catalog.ByTurns, catalog.ByRecords, catalog.ByID), "sort", "active, last, created, cost, turns, records or id")
 	f.IntVar(&q.Limit, "limit", 0, "maximal number of sessions; 0 is all (default 100 on a terminal)")
 	f.StringVar(&q.After, "after", "", "continue after a page: its value of next")
 	return cmd
 }
 
-func ls(ctx context.Context, a *cmdutil.App, v cmdutil.Views, q listing) error {
-	page, spent, asOf, err := q.read(ctx, v)
+func ls(ctx context.Context, a *cmdutil.App, r reads.Reader, q reads.SessionsQuery) error {
+	page, err := r.Sessions(ctx, q)
 	if err != nil {
 		return err
 	}
 	if a.Format != cli.Text {
-		return writeListed(a, page, spent)
+		if last := len(page.Items) - 1; last >= 0 {
+			page.Items[last].Next = page.Next
+		}
+		return cli.WriteList(a.Out, a.Format, page.Items)
 	}
-	if len(page.Sessions) == 0 {
+	if len(page.Items) == 0 {
 		return nothingListed(a, q)
 	}
-	table := tableOf(page.Sessions, spent, a.Style())
+	table := tableOf(page.Rows, page.Spent, a.Style())
 	if err := a.Table(table); err != nil {
 		return err
 	}
@@ -136,7 +111,7 @@ func ls(ctx context.Context, a *cmdutil.App, v cmdutil.Views, q listing) error {
 	if page.Next != "" {
 		fmt.Fprintf(a.Err, "there are more: --after %s\n", page.Next)
 	}
-	a.AsOf(asOf)
+	a.AsOf(page.Cursor)
 	return nil
 }
 
@@ -198,48 +173,8 @@ func tableOf(list []catalog.Session, spent *spend.Sums, style cli.Style) render.
 	return t
 }
 
-// spentBy adds up the costs of sessions, and returns up to which offset they are known.
-func spentBy(ctx context.Context, v cmdutil.Views, namespace string, list []catalog.Session) (*spend.Sums, projector.Cursor, error) {
-	ids := make([]string, len(list))
-	for i, s := range list {
-		ids[i] = s.ID
-	}
-	return sumOf(ctx, v, func(a catalog.Activity) iter.Seq2[catalog.Usage, error] {
-		return a.UsagesOf(ctx, namespace, nil, ids...)
-	})
-}
-
-// spentByAll is spentBy for all sessions.
-func spentByAll(ctx context.Context, v cmdutil.Views, namespace string) (*spend.Sums, projector.Cursor, error) {
-	return sumOf(ctx, v, func(a catalog.Activity) iter.Seq2[catalog.Usage, error] { return a.Usages(ctx, namespace, nil) })
-}
-
-func sumOf(ctx context.Context, v cmdutil.Views, usages func(catalog.Activity) iter.Seq2[catalog.Usage, error]) (*spend.Sums, projector.Cursor, error) {
-	table, err := spend.Prices(os.Getenv)
-	if err != nil {
-		return nil, projector.Cursor{}, err
-	}
-	activity, err := catalog.OpenActivity(ctx, v.Dir)
-	if err != nil {
-		return nil, projector.Cursor{}, err
-	}
-	defer activity.Close()
-	asOf, err := v.AsOf(ctx, v.Catalog.Standing, activity.Standing)
-	if err != nil {
-		return nil, asOf, err
-	}
-	by := spend.New(table)
-	for u, err := range usages(activity) {
-		if err != nil {
-			return nil, asOf, err
-		}
-		by.Add(u.Session, u)
-	}
-	return by, asOf, nil
-}
-
-func nothingListed(a *cmdutil.App, q listing) error {
-	plain := listing{Query: catalog.Query{Namespace: q.Namespace, Sort: q.Sort, Limit: q.Limit}}
+func nothingListed(a *cmdutil.App, q reads.SessionsQuery) error {
+	plain := reads.SessionsQuery{Query: catalog.Query{Sort: q.Sort, Limit: q.Limit}}
 	switch {
 	case q.Kind == events.KindItem:
 		fmt.Fprintln(a.Err, "Queues list their items. Try: tally queue ls QUEUE")
@@ -250,32 +185,4 @@ func nothingListed(a *cmdutil.App, q listing) error {
 	}
 	fmt.Fprintln(a.Err, "There are no sessions yet. Try: tally import PATH")
 	return nil
-}
-
-func writeListed(a *cmdutil.App, page catalog.Page, spent *spend.Sums) error {
-	list := make([]listed, len(page.Sessions))
-	for i, s := range page.Sessions {
-		list[i] = listedOf(s)
-		of := spent.Of(s.ID)
-		list[i].USD, list[i].Tokens, list[i].Computed, list[i].Partial, list[i].Unknown = of.USD, of.Tokens, of.Computed, of.Partial, of.Unknown
-	}
-	if len(list) > 0 {
-		list[len(list)-1].Next = page.Next
-	}
-	return cli.WriteList(a.Out, a.Format, list)
-}
-
-func listedOf(s catalog.Session) listed {
-	l := listed{
-		Session: cli.ID(s.ID), Kind: s.Kind, Title: s.Title, About: s.About(), Status: s.Status, Project: s.Project, CWD: s.CWD,
-		CreatedAt: s.CreatedAt, LastAt: s.LastAt, Turns: s.Turns, TotalTurns: s.TotalTurns, Runs: s.Runs, Rewinds: s.Rewinds,
-		Records: s.Records, USD: s.Spent.USD, Tokens: s.Spent.Tokens, First: s.First, Head: s.Head, Parent: cli.ID(s.Parent),
-	}
-	if s.Fork.Session != "" {
-		l.Fork = &s.Fork
-	}
-	if s.Models != "" {
-		l.Models = strings.Split(s.Models, ", ")
-	}
-	return l
 }

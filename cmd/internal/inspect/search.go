@@ -17,6 +17,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
@@ -54,9 +55,8 @@ func newSearch(a *cmdutil.App) *cobra.Command {
 			if err := cmp.Or(errs[:]...); err != nil {
 				return err
 			}
-			return a.WithViews(cmd.Context(), []string{"search"}, func(c config.Config, v cmdutil.Views) error {
-				l.Namespace = c.Namespace
-				return search(cmd.Context(), a, v, l, filtersOf(cmd))
+			return a.WithViews(cmd.Context(), []string{"search"}, func(c config.Config, v reads.Views) error {
+				return search(cmd.Context(), a, reads.Reader{Views: v, Namespace: c.Namespace}, l, filtersOf(cmd))
 			})
 		},
 	}
@@ -89,37 +89,23 @@ func filtersOf(cmd *cobra.Command) string {
 	return text
 }
 
-func search(ctx context.Context, a *cmdutil.App, v cmdutil.Views, l catalog.Lookup, filters string) error {
-	finder, err := catalog.OpenSearch(ctx, v.Dir, v.Catalog)
-	if err != nil {
-		return err
-	}
-	defer finder.Close()
-	standing, err := finder.Standing(ctx)
-	if err != nil {
-		return err
-	}
+func search(ctx context.Context, a *cmdutil.App, r reads.Reader, l catalog.Lookup, filters string) (err error) {
 	if l.Session != "" {
-		if l.Session, err = listedAs(ctx, v.Catalog, l.Namespace, l.Session); err != nil {
+		if l.Session, err = listedAs(ctx, r.Views.Catalog, r.Namespace, l.Session); err != nil {
 			return err
 		}
 	}
-	found, err := finder.Find(ctx, l)
+	found, err := r.Search(ctx, l)
 	if err != nil {
 		return err
 	}
 	if a.Format == cli.Text {
-		writeHits(a, found.Hits)
-		a.AsOf(standing.Cursor)
-	} else {
-		for i := range found.Hits {
-			found.Hits[i].Session = cli.ID(found.Hits[i].Session)
-		}
-		if err := cli.WriteList(a.Out, a.Format, found.Hits); err != nil {
-			return err
-		}
+		writeHits(a, found.Items)
+		a.AsOf(found.Cursor)
+	} else if err := cli.WriteList(a.Out, a.Format, found.Items); err != nil {
+		return err
 	}
-	if len(found.Hits) == 0 {
+	if len(found.Items) == 0 {
 		return nothingFound(l, found.Rewound, filters)
 	}
 	return nil

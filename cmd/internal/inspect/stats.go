@@ -13,10 +13,11 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/reads"
+	"github.com/tallylog/tally/internal/spend"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -81,7 +82,7 @@ its day.`,
 }
 
 // dayFlag parses the time of a filter to a day.
-func dayFlag(name, text string, zone cmdutil.Zone) (string, error) {
+func dayFlag(name, text string, zone reads.Zone) (string, error) {
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
 		return day.Format(time.DateOnly), nil // a day of the time zone
 	}
@@ -95,7 +96,7 @@ func dayFlag(name, text string, zone cmdutil.Zone) (string, error) {
 // statsQuery selects the turns and costs to count. A zero field selects all.
 type statsQuery struct {
 	by, since, until, session string
-	zone                      cmdutil.Zone
+	zone                      reads.Zone
 }
 
 func (q statsQuery) has(session, day string) bool {
@@ -128,7 +129,7 @@ func runStats(ctx context.Context, a *cmdutil.App, q statsQuery, args []string) 
 	if err != nil {
 		return err
 	}
-	return a.WithViews(ctx, []string{"catalog", "search"}, func(c config.Config, v cmdutil.Views) error {
+	return a.WithViews(ctx, []string{"catalog", "search"}, func(c config.Config, v reads.Views) error {
 		n := &counter{query: q, groups: spend.New(table), whole: spend.New(table), counts: make(map[string]*statsSum)}
 		if err := n.count(ctx, c.Namespace, v); err != nil {
 			return err
@@ -136,6 +137,9 @@ func runStats(ctx context.Context, a *cmdutil.App, q statsQuery, args []string) 
 		return writeStats(a, n.cursor, n.stats())
 	})
 }
+
+// everything is the key of the total.
+const everything = ""
 
 // counter counts by key, and in total.
 type counter struct {
@@ -147,7 +151,7 @@ type counter struct {
 	cursor        projector.Cursor // offset up to which events are counted
 }
 
-func (n *counter) count(ctx context.Context, namespace string, v cmdutil.Views) error {
+func (n *counter) count(ctx context.Context, namespace string, v reads.Views) error {
 	if err := n.label(ctx, namespace, v); err != nil {
 		return err
 	}
@@ -180,7 +184,7 @@ func (n *counter) count(ctx context.Context, namespace string, v cmdutil.Views) 
 		if err != nil {
 			return err
 		}
-		if day := dayIn(n.query.zone, u.At, u.Day); n.query.has(u.Session, day) {
+		if day := n.query.zone.DayOf(u.At, u.Day); n.query.has(u.Session, day) {
 			key := n.key(u.Session, day, u.Model, "")
 			n.each(key, func(*statsSum) {})
 			n.groups.Add(key, u)
@@ -191,7 +195,7 @@ func (n *counter) count(ctx context.Context, namespace string, v cmdutil.Views) 
 }
 
 // label reads the project or the kind of each session from the catalog.
-func (n *counter) label(ctx context.Context, namespace string, v cmdutil.Views) error {
+func (n *counter) label(ctx context.Context, namespace string, v reads.Views) error {
 	if n.query.by != "project" && n.query.by != "kind" {
 		return nil
 	}
@@ -235,7 +239,7 @@ func (n *counter) each(key string, count func(*statsSum)) {
 }
 
 func (n *counter) call(c catalog.Call) {
-	day := dayIn(n.query.zone, c.At, c.Day)
+	day := n.query.zone.DayOf(c.At, c.Day)
 	if !n.query.has(c.Session, day) {
 		return
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/spend"
 )
 
 // statColumn is a column of the chart. All but the first hold numbers.

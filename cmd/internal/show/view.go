@@ -12,6 +12,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/reads"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -94,7 +95,7 @@ func (v *View) load(ctx context.Context) (*projector.Session, error) {
 	if projector.Tolerate(err) != nil {
 		return nil, err
 	}
-	past, err := PastAt(ctx, o, err, v.At)
+	past, err := reads.PastAt(ctx, o, err, v.At)
 	if projector.Tolerate(err) != nil {
 		return nil, err
 	}
@@ -121,30 +122,6 @@ func (v *View) load(ctx context.Context) (*projector.Session, error) {
 		s.Threads[name] = th
 	}
 	return s, nil
-}
-
-// PastAt returns the threads of a session at a position. hole is the damage that the session's outline came with. The
-// errors are those of [tally.Session.Load].
-func PastAt(ctx context.Context, head *projector.Outline, hole error, position string) (*projector.Past, error) {
-	p, err := projector.ParsePosition(position)
-	if err != nil {
-		return nil, err
-	}
-	if p.IsHead() {
-		return &head.Past, hole
-	}
-	if hole != nil && !p.IsOffset() {
-		return nil, projector.Refuse(hole)
-	}
-	at, err := head.Resolve(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	past, err := head.Back(ctx, at)
-	if at < head.First() {
-		err = projector.Refuse(err)
-	}
-	return past, err
 }
 
 // Names lists the threads that were asked for.
@@ -188,7 +165,7 @@ func (v *View) WriteJSON(s *projector.Session, gone []projector.TurnAt) error {
 			others = append(others, goneTurn{t.Thread, t.Turn})
 		}
 	}
-	doc := append(events.Fields{{Name: "session", Value: mustMarshal(sessionFields(s))}}, v.beside...)
+	doc := append(events.Fields{{Name: "session", Value: mustMarshal(reads.Fields(s.Subject, s.Ledger))}}, v.beside...)
 	raw, err := rawjson.Marshal(threads)
 	if err != nil {
 		return err
@@ -201,32 +178,6 @@ func (v *View) WriteJSON(s *projector.Session, gone []projector.TurnAt) error {
 		doc = append(doc, events.Field{Name: "notInEffect", Value: raw})
 	}
 	return cli.WriteJSON(v.App.Out, v.App.Format, doc)
-}
-
-// sessionFields returns the id, the kind and the fields of a session.
-func sessionFields(s *projector.Session) events.Fields {
-	var list events.Fields
-	add := func(name, value string) {
-		if value != "" {
-			list = append(list, events.Field{Name: name, Value: rawjson.AppendString(nil, value)})
-		}
-	}
-	add("id", cli.ID(s.Subject.ID))
-	add("namespace", s.Subject.Namespace)
-	add("kind", s.Ledger.Kind)
-	add("createdAt", string(s.Ledger.CreatedAt))
-	if f := s.Ledger.Fork; f != nil {
-		list = append(list, events.Field{Name: "fork", Value: mustMarshal(f)})
-	}
-	if p := s.Ledger.Parent; p != nil {
-		list = append(list, events.Field{Name: "parent", Value: mustMarshal(p)})
-	}
-	for _, f := range s.Ledger.Fields {
-		if _, taken := list.Get(f.Name); !taken {
-			list = append(list, f)
-		}
-	}
-	return list
 }
 
 func mustMarshal(v any) events.Raw {

@@ -10,10 +10,10 @@ import (
 	"os"
 	"slices"
 
-	"github.com/tallylog/tally/cmd/internal/prices"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/prices"
 	"github.com/tallylog/tally/projector"
 )
 

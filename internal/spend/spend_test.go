@@ -9,9 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tallylog/tally/cmd/internal/prices"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
+	"github.com/tallylog/tally/internal/prices"
 )
 
 func priced(t *testing.T) prices.Table {

@@ -1,57 +1,19 @@
-package inspect
+package reads
 
 import (
 	"cmp"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math/big"
 	"slices"
-	"strconv"
 
-	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
-	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/internal/spend"
 )
 
-// byCost sorts by known cost, the highest first. The catalog has no such order, because only commands know prices.
-const byCost catalog.Order = "cost"
-
-// listing is the query of ls.
-type listing struct {
-	catalog.Query
-	minCost float64 // in USD
-}
-
-// read returns a page of sessions, their costs, and the offset up to which costs are known.
-func (l listing) read(ctx context.Context, v cmdutil.Views) (page catalog.Page, spent *spend.Sums, asOf projector.Cursor, err error) {
-	if l.Sort != byCost && l.minCost <= 0 {
-		if page, err = v.Catalog.List(ctx, l.Query); err == nil {
-			spent, asOf, err = spentBy(ctx, v, l.Namespace, page.Sessions)
-		}
-		return page, spent, asOf, err
-	}
-	if spent, asOf, err = spentByAll(ctx, v, l.Namespace); err != nil {
-		return page, spent, asOf, err
-	}
-	lowest, ok := new(big.Rat).SetString(strconv.FormatFloat(max(l.minCost, 0), 'f', -1, 64))
-	keep := func(s catalog.Session) bool { return l.minCost <= 0 || ok && spent.Of(s.ID).Known().Cmp(lowest) >= 0 }
-	if l.Sort != byCost {
-		page, err = v.Catalog.ListOf(ctx, l.Query, keep)
-		return page, spent, asOf, err
-	}
-	all := l.Query
-	all.Sort, all.Limit, all.After = catalog.ByID, 0, ""
-	if page, err = v.Catalog.ListOf(ctx, all, keep); err == nil {
-		page, err = pageByCost(page.Sessions, spent, l.After, l.Limit)
-	}
-	return page, spent, asOf, err
-}
-
-// costMark is the value of --after for a list by cost: the last session of a page.
+// costMark is the value of After for a list by cost: the last session of a page.
 type costMark struct {
 	USD string `json:"usd"` // as a fraction
 	ID  []byte `json:"id"`  // not necessarily UTF-8
