@@ -3,7 +3,6 @@ package tally
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/maphash"
 	"reflect"
@@ -40,26 +39,16 @@ func (x *forgetting) units(ctx context.Context) error {
 		if rec, err = x.whatIs(ctx, rec, err); err != nil {
 			return err
 		}
-		var unit struct {
-			Events []struct {
-				Subject string     `json:"subject"`
-				Event   events.Raw `json:"event"`
-			} `json:"events"`
+		if rec.Type != events.TypeUnitAppended {
+			continue
 		}
-		if rec.Type != events.TypeUnitAppended || json.Unmarshal(rec.Data, &unit) != nil {
+		copies, err := rec.Copies()
+		if err != nil {
+			x.unreached("record %v is no redo record that can be read: %v", rec.Offset, err)
 			continue
 		}
 		planned := erasure.Record{Offset: rec.Offset, Subject: rec.Subject}
-		for i, c := range unit.Events {
-			sub, err := events.ParseNATS(c.Subject)
-			if err != nil {
-				continue
-			}
-			e, err := events.ParseJSON(sub.Namespace, c.Event)
-			if err != nil {
-				continue
-			}
-			e.Subject = sub
+		for i, e := range copies {
 			at, ok := x.copies[maphash.String(x.seed, e.MsgID())]
 			if !ok {
 				continue

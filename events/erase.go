@@ -16,6 +16,10 @@ const maxReceipt = 6
 // Erased returns the id of the receipt of the erasure that removed the event's content, or "".
 func (e Event) Erased() string { return e.Extensions[ExtErased] }
 
+// HasContent reports whether Erase would remove anything from an event that was not erased. It does not look into the
+// data.
+func (e Event) HasContent() bool { return !e.Equal(e.frame()) }
+
 // Erase returns the event without its content. What remains is what readers count, order and locate by (docs/wire.md,
 // Erased events): it follows from the event alone, and on the wire it is not longer than the event. receipt is the id of
 // the document that says who erased the event and why: 1 to 6 of [a-z0-9]. An event that has no content, or has lost it
@@ -60,26 +64,12 @@ func checkReceipt(id string) error {
 // the original ones in the form of redo records. erase returns an erased event for a copy, or the copy itself. If it
 // returns all copies themselves, EraseCopies returns the record as it is.
 func (e Event) EraseCopies(receipt string, erase func(Event) (Event, error)) (Event, error) {
-	var unit struct {
-		Events []struct {
-			Subject string `json:"subject"`
-			Event   Raw    `json:"event"`
-		} `json:"events"`
-	}
-	if err := rawjson.Unmarshal(e.Data, &unit); err != nil {
-		return e, dataError("data", err)
+	unit, copies, err := e.redo()
+	if err != nil {
+		return e, err
 	}
 	isChanged := false
-	for i, r := range unit.Events {
-		sub, err := ParseNATS(r.Subject)
-		if err != nil {
-			return e, err
-		}
-		c, err := ParseJSON(sub.Namespace, r.Event)
-		if err != nil {
-			return e, err
-		}
-		c.Subject = sub
+	for i, c := range copies {
 		erased, err := erase(c)
 		if err != nil {
 			return e, err

@@ -41,24 +41,19 @@ func redoRecord(parts []*appending) (events.Event, error) {
 	return events.Event{Source: redoSource, Type: events.TypeUnitAppended, Subject: redoSubject, ContentType: events.ContentTypeJSON, Data: data}, err
 }
 
-// parts returns the appends of a batch as they were prepared when it was stored.
-func (d redoData) parts() ([]*appending, error) {
+// partsOf returns the appends of a batch as they were prepared when it was stored.
+func partsOf(unit events.Event) ([]*appending, error) {
+	copies, err := unit.Copies()
+	if err != nil {
+		return nil, err
+	}
 	var parts []*appending
 	of := make(map[events.Subject]*appending)
-	for i, r := range d.Events {
-		sub, err := events.ParseNATS(r.Subject)
-		if err != nil {
-			return nil, fmt.Errorf("event %d: %w", i, err)
-		}
-		e, err := events.ParseJSON(sub.Namespace, r.Event)
-		if err != nil {
-			return nil, fmt.Errorf("event %d: %w", i, err)
-		}
-		e.Subject = sub // an erased copy does not name it
-		p := of[sub]
+	for _, e := range copies {
+		p := of[e.Subject]
 		if p == nil {
-			p = &appending{sub: sub, name: r.Subject}
-			of[sub], parts = p, append(parts, p)
+			p = &appending{sub: e.Subject, name: e.Subject.NATS()}
+			of[e.Subject], parts = p, append(parts, p)
 		}
 		p.events = append(p.events, e)
 		p.msgs = append(p.msgs, Outgoing{ID: e.MsgID(), Header: events.AppendHeader(nil, e), Data: e.Data})
@@ -86,11 +81,7 @@ func (l *Log) redo(ctx context.Context, after events.Offset, publish publishing)
 }
 
 func (l *Log) redoUnit(ctx context.Context, rec events.Record, publish publishing) error {
-	var d redoData
-	if err := rawjson.Unmarshal(rec.Data, &d); err != nil {
-		return err
-	}
-	parts, err := d.parts()
+	parts, err := partsOf(rec.Event)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -75,27 +74,16 @@ func (a *appender) take(rec events.Record) error {
 
 // begin begins to collect the events of a redo record.
 func (a *appender) begin(rec events.Record) error {
-	var list struct {
-		Events []struct {
-			Subject string     `json:"subject"`
-			Event   events.Raw `json:"event"`
-		} `json:"events"`
+	if rec.Type != events.TypeUnitAppended {
+		return nil
 	}
-	if rec.Type != events.TypeUnitAppended || rawjson.Unmarshal(rec.Data, &list) != nil {
+	copies, err := rec.Copies()
+	if err != nil {
 		return nil
 	}
 	u := &unit{want: make(map[string]bool), parts: make(map[*row][]pending)}
-	for _, x := range list.Events {
-		sub, err := events.ParseNATS(x.Subject)
-		if err != nil {
-			return nil
-		}
-		e, err := events.ParseJSON(sub.Namespace, x.Event)
-		if err != nil {
-			return nil
-		}
-		e.Subject = sub
-		r, err := a.m.table.find(sub)
+	for _, e := range copies {
+		r, err := a.m.table.find(e.Subject)
 		if err != nil {
 			return err
 		}
