@@ -167,6 +167,9 @@ func (c *Catalog) inherit(ctx context.Context, s *sessionRow, fork *events.Fork,
 	if parent.opened <= fork.Offset && parent.history.First() <= fork.Offset {
 		s.open(parent.Opening, parent.opened)
 	}
+	if parent.content <= fork.Offset {
+		s.content = parent.content
+	}
 	err = s.history.Inherit(parent.history, fork.Offset)
 	c.held += int64(s.history.Footprint())
 	return err
@@ -378,9 +381,9 @@ func (c *Catalog) store(ctx context.Context) error {
 }
 
 var (
-	insertSession = "INSERT INTO sessions{set}(" + sessionColumns + ", fold, session) VALUES(" + placeholders(40) + ")"
+	insertSession = "INSERT INTO sessions{set}(" + sessionColumns + ", fold, session) VALUES(" + placeholders(41) + ")"
 	// Namespace and id never change. Setting them would rewrite their index.
-	updateSession = "UPDATE sessions{set} SET (" + strings.TrimPrefix(sessionColumns, "namespace, id, ") + ", fold)=(" + placeholders(37) + ") WHERE session=?"
+	updateSession = "UPDATE sessions{set} SET (" + strings.TrimPrefix(sessionColumns, "namespace, id, ") + ", fold)=(" + placeholders(38) + ") WHERE session=?"
 )
 
 func (c *Catalog) storeSession(ctx context.Context, s *sessionRow) error {

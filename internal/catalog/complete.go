@@ -42,19 +42,20 @@ const window = 2000
 
 // Beginning returns at most limit sessions whose ids begin with a text, most recently written first. If there are more,
 // the result contains the first and the last in order of ids. So the results have the same common prefix as all
-// matches. With thousands of matches, the others are recently written sessions.
+// matches. With thousands of matches, the others are recently written sessions. Sessions of which all content was erased
+// are left out.
 func (r Reader) Beginning(ctx context.Context, namespace, text string, limit int) ([]Session, error) {
 	end := sortBehind(text)
 	list, err := r.sessions(ctx, fmt.Sprintf(`SELECT session FROM (
-			SELECT * FROM (SELECT session, head_offset FROM sessions WHERE namespace=?1 AND id>=?2 AND id<?3 ORDER BY id LIMIT %[1]d)
-			UNION SELECT session, head_offset FROM (SELECT session, id, head_offset FROM sessions WHERE namespace=?1 ORDER BY head_offset DESC LIMIT %[1]d)
+			SELECT * FROM (SELECT session, head_offset FROM sessions WHERE namespace=?1 AND id>=?2 AND id<?3 AND erased=0 ORDER BY id LIMIT %[1]d)
+			UNION SELECT session, head_offset FROM (SELECT session, id, head_offset FROM sessions WHERE namespace=?1 AND erased=0 ORDER BY head_offset DESC LIMIT %[1]d)
 				WHERE id>=?2 AND id<?3)
 		ORDER BY head_offset DESC LIMIT ?4`, window), namespace, text, end, limit)
 	if err != nil || len(list) < limit {
 		return list, err
 	}
 	ends, err := r.sessions(ctx, `SELECT session FROM sessions WHERE namespace=?1 AND id IN (
-		(SELECT min(id) FROM sessions WHERE namespace=?1 AND id>=?2 AND id<?3), (SELECT max(id) FROM sessions WHERE namespace=?1 AND id>=?2 AND id<?3))`, namespace, text, end)
+		(SELECT min(id) FROM sessions WHERE namespace=?1 AND id>=?2 AND id<?3 AND erased=0), (SELECT max(id) FROM sessions WHERE namespace=?1 AND id>=?2 AND id<?3 AND erased=0))`, namespace, text, end)
 	for _, s := range ends {
 		if !slices.ContainsFunc(list, func(o Session) bool { return o.ID == s.ID }) {
 			list = append(list, s)

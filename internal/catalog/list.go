@@ -69,6 +69,7 @@ type Query struct {
 	Model     string // one of Session.Models
 	Status    string
 	Parent    string // started by, or forked from
+	Erased    bool   // also sessions of which all content was erased
 	Sort      Order
 	Limit     int    // of a page; 0: everything
 	After     string // Page.Next of the previous page
@@ -170,6 +171,9 @@ func (q Query) where() (where []string, args []any) {
 	}
 	if q.Model != "" {
 		add("instr(', '||models||',', ', '||?||',')>0", q.Model)
+	}
+	if !q.Erased {
+		add("erased=0")
 	}
 	if q.Parent != "" {
 		add("(parent=? OR fork_session=?)", q.Parent, q.Parent)

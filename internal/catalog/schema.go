@@ -17,7 +17,7 @@ const (
 // describe a session.
 var catalogForm = form{
 	view:    "catalog",
-	version: 14,
+	version: 15,
 	tables:  []string{"sessions", "marks", "runs", "costs", "documents", "links", "responses", "progress", "counts"},
 	schema: countsSchema + responsesSchema + progressSchema + `
 CREATE TABLE sessions{set}(
@@ -33,7 +33,7 @@ CREATE TABLE sessions{set}(
 	parent TEXT NOT NULL, fork_session TEXT NOT NULL, fork_offset INTEGER NOT NULL,
 	first_offset INTEGER NOT NULL, head_offset INTEGER NOT NULL, live TEXT NOT NULL,
 	steps INTEGER NOT NULL, reached TEXT NOT NULL, total_tokens INTEGER NOT NULL, finished_at TEXT NOT NULL,
-	raw_offset INTEGER NOT NULL, models TEXT NOT NULL, fold BLOB NOT NULL,
+	raw_offset INTEGER NOT NULL, models TEXT NOT NULL, erased INTEGER NOT NULL, fold BLOB NOT NULL,
 	UNIQUE(namespace, id), UNIQUE(namespace, head_offset), UNIQUE(namespace, last_at, id DESC));
 CREATE TABLE marks{set}(
 	session INTEGER NOT NULL, number INTEGER NOT NULL, offset INTEGER NOT NULL, turns INTEGER NOT NULL, data BLOB NOT NULL,
@@ -99,6 +99,7 @@ type Session struct {
 	Raw         events.Offset    // the last record that holds the producer's complete stored form; 0: none
 
 	Models string // models that the session reports, separated by commas: a line of at most 200 bytes
+	Erased bool   // all content of the session was erased, and a fork has inherited none
 }
 
 // About returns a line that describes the session: its title, else its goal, else the first message of a user.
@@ -109,7 +110,7 @@ const sessionColumns = `namespace, id, kind, title, status, project, cwd, goal, 
 	turns, total_turns, runs, rewinds, records, stale, rejected,
 	usd, usd_real, costs, input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens,
 	parent, fork_session, fork_offset, first_offset, head_offset, live,
-	steps, reached, total_tokens, finished_at, raw_offset, models`
+	steps, reached, total_tokens, finished_at, raw_offset, models, erased`
 
 // columns returns pointers to the stored columns of a session.
 func (s *Session) columns() []any {
@@ -117,7 +118,7 @@ func (s *Session) columns() []any {
 		&s.Turns, &s.TotalTurns, &s.Runs, &s.Rewinds, &s.Records, &s.Stale, &s.Rejected}
 	list = append(list, totalColumns(&s.Spent)...)
 	return append(list, &s.Parent, &s.Fork.Session, offset(&s.Fork.Offset), offset(&s.First), offset(&s.Head), &s.Live,
-		&s.Steps, &s.Reached, &s.TotalTokens, &s.FinishedAt, offset(&s.Raw), &s.Models)
+		&s.Steps, &s.Reached, &s.TotalTokens, &s.FinishedAt, offset(&s.Raw), &s.Models, &s.Erased)
 }
 
 // totalColumns returns pointers to the columns of a sum: the exact decimal, an approximate number for sorting that is

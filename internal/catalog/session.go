@@ -19,6 +19,7 @@ type sessionRow struct {
 	history *projector.Timeline
 	created events.Offset // of the effective session.created
 	opened  events.Offset // of the record with the opening
+	content events.Offset // of the first record with content that was not erased, inherited ones included; 0: all was erased, or there was no content
 	set     fields        // fields that are set
 	reached uint64        // step of the checkpoint with the largest step
 
@@ -45,6 +46,7 @@ func (s *sessionRow) apply(f projector.Fact) (projector.Verdict, error) {
 		return v, err
 	}
 	s.Records++
+	s.holds(f.Record)
 	s.active(f)
 	if v.Stale {
 		s.Stale++
@@ -77,6 +79,16 @@ func (s *sessionRow) apply(f projector.Fact) (projector.Verdict, error) {
 		s.reach(p)
 	}
 	return v, nil
+}
+
+// holds notes whether a record has content, or has lost it.
+func (s *sessionRow) holds(rec events.Record) {
+	switch {
+	case rec.Erased() != "":
+		s.set |= loses
+	case s.content == 0 && rec.HasContent():
+		s.content = rec.Offset
+	}
 }
 
 // active updates the time of the last activity.
@@ -194,6 +206,9 @@ const startSaid fields = 16
 // guessed is set if no record has a time of its own.
 const guessed fields = 32
 
+// loses is set if a record was erased.
+const loses fields = 64
+
 // field returns the column of a session field, or nil if it has none, and its bit in the stored set.
 func (s *sessionRow) field(name string) (*string, fields) {
 	switch name {
@@ -259,7 +274,7 @@ func (s *sessionRow) begin(value events.Raw) {
 // settle computes the columns that follow from the history.
 func (s *sessionRow) settle() (err error) {
 	s.First, s.Head = s.history.First(), s.history.Last()
-	s.Turns = s.history.Turns()
+	s.Turns, s.Erased = s.history.Turns(), s.content == 0 && s.set&loses != 0
 	if s.Kind == events.KindTranscript {
 		if s.Turns, err = s.history.TurnsAt(events.MainThread, s.Head); err != nil {
 			return err
@@ -273,12 +288,13 @@ func (s *sessionRow) settle() (err error) {
 func (s *sessionRow) state() []byte {
 	b := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(s.created)), uint64(s.opened))
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.set)), s.reached)
+	b = binary.AppendUvarint(b, uint64(s.content))
 	return append(b, s.history.Rest()...)
 }
 
 // restore decodes the output of state.
 func (s *sessionRow) restore(state []byte, blocks [][]byte) error {
-	var head [4]uint64
+	var head [5]uint64
 	for i := range head {
 		value, n := binary.Uvarint(state)
 		if n <= 0 {
@@ -287,6 +303,7 @@ func (s *sessionRow) restore(state []byte, blocks [][]byte) error {
 		head[i], state = value, state[n:]
 	}
 	s.created, s.opened, s.set, s.reached = events.Offset(head[0]), events.Offset(head[1]), fields(head[2]), head[3]
+	s.content = events.Offset(head[4])
 	var err error
 	s.history, err = projector.DecodeTimeline(s.subject, blocks, state)
 	s.blocks = len(blocks)
@@ -295,5 +312,5 @@ func (s *sessionRow) restore(state []byte, blocks [][]byte) error {
 
 // footprint returns the approximate memory of the session, in bytes.
 func (s *sessionRow) footprint() int {
-	return 1216 + len(s.Title) + len(s.Goal) + len(s.Opening) + len(s.Project) + len(s.CWD) + 16*len(s.Live) + s.history.Footprint()
+	return 1232 + len(s.Title) + len(s.Goal) + len(s.Opening) + len(s.Project) + len(s.CWD) + 16*len(s.Live) + s.history.Footprint()
 }

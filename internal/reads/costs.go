@@ -217,7 +217,7 @@ func (t *tab) label(ctx context.Context) error {
 	if !slices.ContainsFunc(strings.Split(t.By, ","), func(name string) bool { return slices.Contains([]string{"project", "kind", "agent"}, name) }) {
 		return nil
 	}
-	page, err := t.r.Views.Catalog.List(ctx, catalog.Query{Namespace: t.r.Namespace})
+	page, err := t.r.Views.Catalog.List(ctx, catalog.Query{Namespace: t.r.Namespace, Erased: true})
 	t.sessions = make(map[string]catalog.Session, len(page.Sessions))
 	for _, s := range page.Sessions {
 		t.sessions[s.ID] = s

@@ -41,7 +41,8 @@ type Session struct {
 	Head       events.Offset    `json:"head"`
 	Parent     string           `json:"parent,omitempty"`
 	Fork       *events.Fork     `json:"fork,omitempty"`
-	Next       string           `json:"next,omitempty"` // only in the last session of a page: the value for --after
+	Erased     bool             `json:"erased,omitempty"` // all content was erased
+	Next       string           `json:"next,omitempty"`   // only in the last session of a page: the value for --after
 }
 
 // ByCost sorts by known cost, the highest first. The catalog has no such order, because it knows no prices.
@@ -143,7 +144,7 @@ func sessionOf(s catalog.Session, of spend.Sum) Session {
 	l := Session{
 		Session: render.ID(s.ID), Kind: s.Kind, Title: s.Title, About: s.About(), Status: s.Status, Project: s.Project, CWD: s.CWD,
 		CreatedAt: s.CreatedAt, LastAt: s.LastAt, Turns: s.Turns, TotalTurns: s.TotalTurns, Runs: s.Runs, Rewinds: s.Rewinds,
-		Records: s.Records, USD: of.USD, Computed: of.Computed, Partial: of.Partial, Unknown: of.Unknown, Tokens: of.Tokens, First: s.First, Head: s.Head, Parent: render.ID(s.Parent),
+		Records: s.Records, USD: of.USD, Computed: of.Computed, Partial: of.Partial, Unknown: of.Unknown, Tokens: of.Tokens, First: s.First, Head: s.Head, Parent: render.ID(s.Parent), Erased: s.Erased,
 	}
 	if s.Fork.Session != "" {
 		l.Fork = &s.Fork

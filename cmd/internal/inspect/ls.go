@@ -43,6 +43,8 @@ USD is reported cost. ~ is computed at list prices (tally cost --help), for cost
 without an amount. > is the known part of a cost of which another part has no price. ?
 is unknown cost, and a dash means no cost. Times are in UTC.
 
+Sessions of which everything was forgotten are left out: --erased lists them, too.
+
 On a terminal, columns that do not fit are left out. In a pipe nothing is cut.`,
 		Example: cmdutil.Examples("tally ls --since 7d --min-cost 0.5", "tally ls --grep cake --sort cost -o jsonl", "tally ls -o json --limit 50"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -82,6 +84,7 @@ On a terminal, columns that do not fit are left out. In a pipe nothing is cut.`,
 	f.StringVar(&q.Project, "project", "", "only sessions of this project")
 	f.Float64Var(&q.MinCost, "min-cost", 0, "only sessions that cost at least this amount in USD, reported or computed")
 	f.StringVar(&q.Parent, "parent", "", "only sessions that this session started, and its forks")
+	f.BoolVar(&q.Erased, "erased", false, "also sessions of which everything was forgotten")
 	f.Var(cli.OneOf(&q.Sort, "order", catalog.ByActive, catalog.ByHead, catalog.ByCreated, reads.ByCost, catalog.ByTurns, catalog.ByRecords, catalog.ByID), "sort", "active, last, created, cost, turns, records or id")
 	f.IntVar(&q.Limit, "limit", 0, "maximal number of sessions; 0 is all (default 100 on a terminal)")
 	f.StringVar(&q.After, "after", "", "continue after a page: its value of next")
@@ -100,7 +103,7 @@ func ls(ctx context.Context, a *cmdutil.App, r reads.Reader, q reads.SessionsQue
 		return cli.WriteList(a.Out, a.Format, page.Items)
 	}
 	if len(page.Items) == 0 {
-		return nothingListed(a, q)
+		return nothingListed(ctx, a, r, q)
 	}
 	table := tableOf(page.Rows, page.Spent, a.Style())
 	if err := a.Table(table); err != nil {
@@ -132,7 +135,12 @@ var listColumns = []struct {
 	{head: "ACTIVE", drops: 8, cell: func(s catalog.Session, _ spend.Sum) string { return cli.Minute(s.LastAt) }},
 	{head: "PROJECT", drops: 5, optional: true, cell: func(s catalog.Session, _ spend.Sum) string { return s.Project }},
 	{head: "MODEL", drops: 4, optional: true, cell: func(s catalog.Session, _ spend.Sum) string { return s.Models }},
-	{head: "TITLE", cell: func(s catalog.Session, _ spend.Sum) string { return s.About() }},
+	{head: "TITLE", cell: func(s catalog.Session, _ spend.Sum) string {
+		if s.Erased {
+			return "(erased)"
+		}
+		return s.About()
+	}},
 }
 
 func tableOf(list []catalog.Session, spent *spend.Sums, style cli.Style) render.Table {
@@ -173,8 +181,8 @@ func tableOf(list []catalog.Session, spent *spend.Sums, style cli.Style) render.
 	return t
 }
 
-func nothingListed(a *cmdutil.App, q reads.SessionsQuery) error {
-	plain := reads.SessionsQuery{Query: catalog.Query{Sort: q.Sort, Limit: q.Limit}}
+func nothingListed(ctx context.Context, a *cmdutil.App, r reads.Reader, q reads.SessionsQuery) error {
+	plain := reads.SessionsQuery{Query: catalog.Query{Sort: q.Sort, Limit: q.Limit, Erased: q.Erased}}
 	switch {
 	case q.Kind == events.KindItem:
 		fmt.Fprintln(a.Err, "Queues list their items. Try: tally queue ls QUEUE")
@@ -182,6 +190,10 @@ func nothingListed(a *cmdutil.App, q reads.SessionsQuery) error {
 	case q != plain:
 		fmt.Fprintln(a.Err, "No session matches.")
 		return nil
+	}
+	if all, err := r.Views.Catalog.List(ctx, catalog.Query{Namespace: r.Namespace, Erased: true, Limit: 1}); err != nil || len(all.Sessions) > 0 {
+		fmt.Fprintln(a.Err, "Everything was forgotten. Try: tally ls --erased")
+		return err
 	}
 	fmt.Fprintln(a.Err, "There are no sessions yet. Try: tally import PATH")
 	return nil

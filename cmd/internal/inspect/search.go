@@ -128,9 +128,9 @@ func nothingFound(l catalog.Lookup, rewound int, filters string) error {
 
 // listedAs returns the id of the session that an argument names, from the catalog. A search need not open the store.
 func listedAs(ctx context.Context, r catalog.Reader, namespace, arg string) (string, error) {
-	q := catalog.Query{Namespace: namespace, Grep: arg}
+	q := catalog.Query{Namespace: namespace, Grep: arg, Erased: true}
 	if arg == cmdutil.Last {
-		q.Grep, q.Sort, q.Limit = "", catalog.ByActive, 1
+		q.Grep, q.Sort, q.Limit, q.Erased = "", catalog.ByActive, 1, false
 	} else if _, ok, err := r.Session(ctx, namespace, arg); ok || err != nil {
 		return arg, err
 	} else if id, err := events.UnescapeID(arg); err == nil {

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"github.com/tallylog/tally/cmd/internal/show"
 	"github.com/tallylog/tally/cmd/internal/show/job"
 	"github.com/tallylog/tally/cmd/internal/show/panel"
+	"github.com/tallylog/tally/internal/erasure"
+	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -141,8 +144,35 @@ func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
 		err = v.WriteJSON(s, gone)
 	default:
 		err = v.writeText(s, gone)
+		v.sayErased(ctx, st, s)
 	}
 	return errors.Join(err, hole, v.App.WarnDamaged(s))
+}
+
+// sayErased prints who erased turns of a session, when and why, as far as receipts of the namespace say it.
+func (v *viewer) sayErased(ctx context.Context, st *tally.Store, s *projector.Session) {
+	said := map[string]bool{"": true}
+	for _, name := range v.Names(s) {
+		for _, t := range s.Threads.Turns(name) {
+			if said[t.Erased] {
+				continue
+			}
+			said[t.Erased] = true
+			doc, err := st.Documents().Read(ctx, erasure.KindReceipt, t.Erased)
+			var r erasure.Receipt
+			if err != nil || json.Unmarshal(doc.Data, &r) != nil {
+				continue
+			}
+			line := "erased " + cli.Minute(r.At)
+			if r.By != "" {
+				line += " by " + plain.Printable(r.By)
+			}
+			if r.Reason != "" {
+				line += ": " + plain.Printable(r.Reason)
+			}
+			fmt.Fprintf(v.App.Err, "%s (receipt %s)\n", line, plain.Printable(t.Erased))
+		}
+	}
 }
 
 func (v *viewer) writeRaw(s *projector.Session) error {

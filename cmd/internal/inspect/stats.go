@@ -199,7 +199,7 @@ func (n *counter) label(ctx context.Context, namespace string, v reads.Views) er
 	if n.query.by != "project" && n.query.by != "kind" {
 		return nil
 	}
-	page, err := v.Catalog.List(ctx, catalog.Query{Namespace: namespace})
+	page, err := v.Catalog.List(ctx, catalog.Query{Namespace: namespace, Erased: true})
 	if err != nil {
 		return err
 	}
