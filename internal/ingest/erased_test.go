@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
 )
@@ -109,6 +110,50 @@ func TestErasedFileIsWrittenAgain(t *testing.T) {
 	for _, rec := range r.records()[len(before):] {
 		if rec.Type == events.TypeThreadReplaced || strings.Contains(string(rec.Data), "SECRET") || strings.Contains(string(rec.Data), "OTHER") {
 			t.Errorf("%v was added: %s %s", rec.Offset, rec.Type, rec.Data)
+		}
+	}
+}
+
+// anyName is an agent whose files may have any names, as in an import of a file.
+type anyName struct{ agents.Agent }
+
+func (a anyName) Unwrap() agents.Agent { return a.Agent }
+func (a anyName) Wants(string) bool    { return true }
+func (a anyName) File(name string, first []byte) (agents.File, bool) {
+	return agents.Named(a.Agent, name, first)
+}
+
+// The first line of a file whose name is not one of the agent has the session. When that line is erased and the
+// state is lost, no line is stored again, under whatever name the file is.
+func TestErasedFileOfAnyName(t *testing.T) {
+	for _, agent := range []agents.Agent{ofCodex, ofPi, ofGemini} {
+		first := map[string]string{
+			"codex":  `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"` + threadID + `","cwd":"/pier","x":"SECRET"}}`,
+			"pi":     `{"type":"session","id":"` + threadID + `","timestamp":"2026-01-02T03:04:05.678Z","cwd":"/pier","x":"SECRET"}`,
+			"gemini": `{"sessionId":"` + threadID + `","projectHash":"00","startTime":"2026-01-02T03:04:05.006Z","x":"SECRET"}`,
+		}[agent.Name()]
+		for _, isAll := range []bool{true, false} {
+			r := newRig(t, t.TempDir(), anyName{agent})
+			content := first + "\n" + strings.Repeat(`{"type":"unknown","x":"SECRET"}`+"\n", 3)
+			r.write("copy.jsonl", content)
+			r.run()
+			n := 0
+			r.erase(func(rec events.Record) bool { n++; return isAll || n <= 2 })
+			before := r.records()
+			if len(before) < 4 {
+				t.Fatalf("%s: %d records", agent.Name(), len(before))
+			}
+			for _, to := range []string{"copy.jsonl", "other.jsonl", "dir/third.jsonl"} {
+				r.move("copy.jsonl", to)
+				r.lose()
+				r.run()
+				for _, rec := range r.records()[len(before):] {
+					if rec.Type != events.TypeSessionUpdated || strings.Contains(string(rec.Data), "SECRET") {
+						t.Errorf("%s, all erased: %v, now %s: %s %s was added", agent.Name(), isAll, to, rec.Type, rec.Data)
+					}
+				}
+				r.move(to, "copy.jsonl")
+			}
 		}
 	}
 }

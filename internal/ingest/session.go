@@ -280,7 +280,7 @@ func (s *sessionState) noteLine(rec events.Record, fed bool) {
 		return
 	}
 	l, ok := lineIn(rec, at)
-	f := s.fileOf(name, &l)
+	f := s.fileOf(name, rec.ID, &l)
 	if !ok || f == nil {
 		return
 	}
@@ -310,17 +310,39 @@ func lineIn(rec events.Record, at agents.Span) (lineParts, bool) {
 }
 
 // fileOf returns the file of a line, or nil if the agent does not know it. The body of an erased line says nothing about
-// its file. Its name is sufficient, because the session is the one that has the line.
-func (s *sessionState) fileOf(name string, l *lineParts) *fileState {
+// its file. Its name is sufficient, because the session is the one that has the line; if the agent does not know such
+// names, the id of the line is.
+func (s *sessionState) fileOf(name, id string, l *lineParts) *fileState {
 	if !l.isErased {
 		return s.named(name, l.body)
 	}
 	f, _ := s.agent.File(name, nil) // false if only the lines name the session
 	if f.Stem == "" {
+		f = agents.File{Name: name, Stem: stemIn(id), Thread: agents.Main}
+		if have := s.files[f.Stem]; have != nil {
+			return have
+		}
+	}
+	if f.Stem == "" {
 		return s.named(name, nil)
 	}
 	f.Session = s.sub.ID
 	return s.file(f)
+}
+
+// stemIn returns the stem of the file whose line has an id, or "". See fileState.id.
+func stemIn(id string) string {
+	at := strings.LastIndexByte(id, '@')
+	if at < 0 {
+		return "" // it is derived, because it was too long
+	}
+	stem := id[:at]
+	if n := strings.LastIndexByte(stem, '#'); n > 0 {
+		if _, err := strconv.Atoi(stem[n+1:]); err == nil { // the generation
+			return stem[:n]
+		}
+	}
+	return stem
 }
 
 // named returns the file that a line names, or nil if the agent does not know it. If the name alone is not sufficient,
