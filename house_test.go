@@ -60,7 +60,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/storedir", "log events internal/catalog internal/nats/natsfile internal/disk/durable internal/disk/lockfile internal/disk/statefile internal/quota"}, // facts about a directory: starts no server
 	{"internal/daemon/runner", ". internal/daemon internal/catalog projector events internal/disk/durable internal/disk/statefile"},
 	{"internal/tree/keeper", ". internal/tree internal/storedir internal/layouts internal/layouts/* log projector events internal/nats/natsdial internal/config internal/disk/durable internal/disk/lockfile internal/disk/statefile"},
-	{"embedded", ". projector/view internal/erasure internal/daemon internal/daemon/runner internal/tree/keeper internal/storedir internal/layouts log log/memlog projector internal/catalog snapshot events internal/nats/natsfile internal/nats/natspull internal/nats/natsdial internal/config internal/disk/durable internal/disk/lockfile internal/quota internal/registry internal/render"},
+	{"embedded", ". projector/view internal/disk/backup internal/erasure internal/daemon internal/daemon/runner internal/tree/keeper internal/storedir internal/layouts log log/memlog projector internal/catalog snapshot events internal/nats/natsfile internal/nats/natspull internal/nats/natsdial internal/config internal/disk/durable internal/disk/lockfile internal/quota internal/registry internal/render"},
 	{"examples", "internal/testkit"},
 	{"examples/*", ". embedded events log projector projector/view stores/*"},
 	{"cmd", ""},

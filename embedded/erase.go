@@ -49,6 +49,9 @@ const portion = 8
 type eraser struct {
 	s *Server
 
+	// beyond adds the places to a plan that the erasure does not reach; nil: it knows none.
+	beyond func(ctx context.Context, p *erasure.Plan)
+
 	// fold makes snapshots and views of the subjects again.
 	fold func(ctx context.Context, subjects []events.Subject) error
 
@@ -65,6 +68,9 @@ func (e *eraser) erase(ctx context.Context, p erasure.Plan) error {
 	defer e.mu.Unlock()
 	if err := e.resume(ctx); err != nil {
 		return err
+	}
+	if e.beyond != nil {
+		e.beyond(ctx, &p)
 	}
 	x := &erasing{dir: e.s.dir, plan: p}
 	if err := e.s.tryErasure(ctx, x); err != nil {

@@ -399,8 +399,9 @@ func openOwn(ctx context.Context, o Options, c config.Config) (*tally.Store, err
 	if err != nil {
 		return nil, errors.Join(err, srv.Close())
 	}
-	eraser.fold = folding{st: s, dir: c.Store, own: st.Host.Own, trees: ts, logger: o.Logger,
-		tell: func() error { return srv.conns[1].Publish(erasedNotice, nil) }}.again
+	again := folding{st: s, dir: c.Store, own: st.Host.Own, trees: ts, logger: o.Logger,
+		tell: func() error { return srv.conns[1].Publish(erasedNotice, nil) }}
+	eraser.fold, eraser.beyond = again.again, again.beyond
 	if err := eraser.open(ctx, o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

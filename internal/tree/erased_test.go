@@ -2,6 +2,8 @@ package tree
 
 import (
 	"context"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/tallylog/tally"
@@ -54,5 +56,26 @@ func TestErasedFiles(t *testing.T) {
 	}
 	if head := need(l.Head(t.Context())); head != 2 {
 		t.Errorf("the log has %v records, want 2", head)
+	}
+}
+
+// An erasure names edits that came from files of its subjects and were not taken in.
+func TestUnreachedEdits(t *testing.T) {
+	st := need(tally.Open(t.Context(), need(log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{})), tally.Config{}))
+	defer st.Close()
+	plan, other := events.Document("", plainKind, "plan"), events.Document("", plainKind, "other")
+	tree := newTree(Config{Name: "t", Layout: plainLayout{}, Storage: need(layouts.OpenDir(t.TempDir())), Target: st, Head: st.Log.Durable, MaxFile: 1 << 20}, &memoryManifest{})
+	tree.mu.Lock()
+	for _, sub := range []events.Subject{plan, other} {
+		must(t, tree.keep(t.Context(), keeping{path: sub.ID + ".md", entry: sub, sum: sub.ID, reason: "test", read: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("edit")), nil }}))
+		tree.out["kept "+sub.ID] = &displaced{path: "kept " + sub.ID, from: sub.ID + ".md", entry: sub}
+		tree.skipped["kept "+sub.ID] = "no room"
+	}
+	tree.out["passing"] = &displaced{path: "passing", from: "plan.md", entry: plan} // it goes soon
+	tree.mu.Unlock()
+	lines := need(tree.Unreached(t.Context(), []events.Subject{plan, events.Session("", "s")}))
+	if len(lines) != 2 || !strings.Contains(lines[0], "is an edit of plan.md that was not taken in") || !strings.Contains(lines[0], "forget document/conflict/") ||
+		lines[1] != "kept plan is an edit of plan.md that cannot be stored: no room" {
+		t.Errorf("got %q", lines)
 	}
 }

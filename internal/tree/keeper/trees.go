@@ -345,6 +345,30 @@ func (ts *Trees) wait(ctx context.Context, name string, at events.Offset) error 
 	return k.wait(ctx, at)
 }
 
+// Unreached lists, one line each, what an erasure of subjects leaves beside the files of the trees.
+func (ts *Trees) Unreached(ctx context.Context, subs []events.Subject) (lines []string) {
+	if ts.Layout == nil {
+		return nil
+	}
+	for _, t := range ts.all() {
+		if !matches(t.Namespace, subs) {
+			continue
+		}
+		var list []string
+		k, err := ts.keep(ctx, t)
+		if err == nil {
+			list, err = k.tree.Unreached(ctx, subs)
+		}
+		if err != nil {
+			list = []string{fmt.Sprintf("its conflicts and displaced files are not known: %v", err)}
+		}
+		for _, line := range list {
+			lines = append(lines, fmt.Sprintf("tree %s: %s", t.Name, line))
+		}
+	}
+	return lines
+}
+
 // Refold writes the files of subjects again, because records of them were erased. The caller names the forks of the
 // subjects too. The error names each tree that may still show erased content.
 func (ts *Trees) Refold(ctx context.Context, subs []events.Subject) (err error) {
