@@ -13,6 +13,8 @@ import (
 	"github.com/minio/highwayhash"
 
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/cmd/internal/program"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit"
@@ -53,6 +55,44 @@ func (s *allStore) erased(t *testing.T, which func(events.Event) bool) (dir stri
 		}
 	})
 	return dir, n
+}
+
+// What is left of a forgotten store is exported in every layout. A new store takes it in. The store itself does not.
+func TestForgottenStoreIsExported(t *testing.T) {
+	testkit.OnlyFull(t, "TestErasedStore plays every reading command, TestErased an export")
+	testkit.NotUnderRace(t)
+	quietHome(t)
+	s := newAllStore(t)
+	dir := s.copy(t)
+	run := func(store string, args ...string) (string, int) {
+		t.Helper()
+		t.Setenv("TALLY_STORE", store)
+		var out bytes.Buffer
+		err := cmdutil.Run(t.Context(), program.Tally, args, strings.NewReader(""), &out, &out)
+		code := cli.Report(&out, "tally", err)
+		return out.String(), code
+	}
+	if out, code := run(dir, "forget", "--before", "2100-01-01", "-y"); code != 0 || !strings.Contains(out, "Forgotten: ") {
+		t.Fatalf("code %d: %s", code, out)
+	}
+	for _, l := range cmdutil.Layouts {
+		t.Run("X-16 "+l.Name(), func(t *testing.T) {
+			to := t.TempDir()
+			out, code := run(dir, "export", "--all", "--format", l.Name(), "-C", to)
+			if code != 0 || strings.Contains(out, "damage") {
+				t.Errorf("export: code %d, %s", code, out)
+			}
+			out, code = run(filepath.Join(t.TempDir(), "new"), "import", to, "--format", l.Name())
+			t.Logf("new: code %d, %s", code, out)
+			for _, flags := range [][]string{nil, {"--merge"}} {
+				out, code = run(dir, append([]string{"import", to, "--format", l.Name()}, flags...)...)
+				t.Logf("back %v: code %d, %s", flags, code, out)
+			}
+		})
+	}
+	if out, code := run(dir, "verify"); code != 0 {
+		t.Errorf("verify: code %d, %s", code, out)
+	}
 }
 
 // isErasable reports whether an event is content of a session or of a document that is no work under way.

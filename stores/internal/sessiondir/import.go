@@ -142,7 +142,7 @@ func (im importer[S, F, V]) compare(ctx context.Context, s *projector.Session, v
 	if err != nil {
 		return err
 	}
-	if !fresh && !im.Options.Merge {
+	if !fresh {
 		if refused, err := im.refuses(ctx, s, p, f); refused || err != nil {
 			return err
 		}
@@ -164,13 +164,20 @@ func (im importer[S, F, V]) compare(ctx context.Context, s *projector.Session, v
 
 // refuses reports a session that the folder must not change.
 func (im importer[S, F, V]) refuses(ctx context.Context, s *projector.Session, p Plan, f F) (bool, error) {
-	reason, err := im.refusal(ctx, s, im.shape.Kind, f.Birth(), p)
-	if err != nil || reason == "" {
-		return false, err
+	reason, way := im.erased(s), "import into another namespace (--namespace)"
+	if reason == "" && !im.Options.Merge {
+		var err error
+		if reason, err = im.refusal(ctx, s, im.shape.Kind, f.Birth(), p); err != nil {
+			return false, err
+		}
+		way = im.wayOut()
+	}
+	if reason == "" {
+		return false, nil
 	}
 	im.Report.Sessions++
 	im.Report.Refused = append(im.Report.Refused, f.Base().ID)
-	im.Problem(f.Base().path(), 0, reason+": "+im.wayOut())
+	im.Problem(f.Base().path(), 0, reason+": "+way)
 	return true, nil
 }
 

@@ -27,6 +27,22 @@ func (in *Intake) revive(ctx context.Context, s *projector.Session, status event
 	return cmp.Or(err, ErrChanged)
 }
 
+// erased returns why the import must not change a session if content of its turns was erased, and else "". A tree shows
+// what is left of such a session, and takes in edits of that.
+func (in *Intake) erased(s *projector.Session) string {
+	if in.Options.Part {
+		return ""
+	}
+	for _, name := range s.Threads.Names() {
+		for _, t := range s.Threads.Turns(name) {
+			if t.Erased != "" {
+				return fmt.Sprintf("content of the session was erased (receipt %s), and it differs from the %s", t.Erased, in.noun)
+			}
+		}
+	}
+	return ""
+}
+
 // refusal returns why the import must not change a session, "" if it may.
 func (in *Intake) refusal(ctx context.Context, s *projector.Session, kind, birth string, p Plan) (string, error) {
 	have := s.Ledger.Origin()
