@@ -176,6 +176,7 @@ func (f *forgetter) forget(ctx context.Context, st *tally.Store, what tally.Forg
 		return r, err
 	}
 	if st.Log.Shared() {
+		f.what.Dry = true
 		if err := f.report(r); err != nil {
 			return r, err
 		}

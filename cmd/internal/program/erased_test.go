@@ -25,7 +25,8 @@ func TestErased(t *testing.T) {
 	tally := func(input string, args ...string) (out, errs string, code int) {
 		var o, e bytes.Buffer
 		err := cmdutil.Run(t.Context(), program.Tally, append(args, "--server", url), strings.NewReader(input), &o, &e)
-		return o.String(), e.String(), cli.Report(&e, "tally", err)
+		code = cli.Report(&e, "tally", err)
+		return o.String(), e.String(), code
 	}
 	const line = `{"specversion":"1.0","id":"1","source":"urn:x","type":"tally.turn.appended.v1","subject":"session/s","data":{"entries":[{"thread":"main","turn":{"role":"user","content":"whole"}}]}}`
 	if _, errs, code := tally(line, "append", "s"); code != 0 {
@@ -69,6 +70,16 @@ func TestErased(t *testing.T) {
 			if code != 0 || !strings.Contains(strings.ReplaceAll(out, `": `, `":`)+errs, c.want) || strings.Contains(out+errs, "SECRET") {
 				t.Errorf("tally %s: code %d, want %q in\n%s%s", c.args, code, c.want, out, errs)
 			}
+		}
+	})
+	t.Run("X-23 a server's records cannot be changed", func(t *testing.T) {
+		head, _, _ := tally("", "log", "--all-sessions")
+		out, errs, code := tally("", "forget", "s", "-y")
+		if code != cli.Incompatible || !strings.Contains(out, "Would forget: 1 session") || !strings.Contains(errs, "tally copy "+url+" NEW --forget") || !strings.Contains(errs, "nats stream rm TALLY_1") {
+			t.Errorf("code %d: %s%s", code, out, errs)
+		}
+		if now, _, _ := tally("", "log", "--all-sessions"); now != head {
+			t.Errorf("the log is\n%s, was\n%s", now, head)
 		}
 	})
 	if _, errs, code := tally(strings.Replace(line, `"data":`, `"tallyerased":"r7k2p9","data":`, 1), "append", "s"); code == 0 || !strings.Contains(errs, "tallyerased") {
