@@ -49,7 +49,7 @@ soak:
 	TALLY_SOAK=1 $(GO) test -timeout 120m -run PowerCut -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 180m -run 'TestTree|TestTeamIdle' -v ./cmd
 	TALLY_SOAK=1 $(GO) test -timeout 180m -run 'Damaged|AmongManySessions' -v ./cmd/internal/program
-	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Damage|StartAfterAKill|Cluster|Promises|TreeWriters' -v ./embedded
+	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Damage|StartAfterAKill|Cluster|Promises|TreeWriters|Forget(Cuts|Killed)|DuringForget|EraseBeside' -v ./embedded
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'PanelKilled|PanelModel' -v ./stores/errata
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'Oracle|ImportWhileWritten' -v ./stores/perstack/perstackdir
 	TALLY_SOAK=1 $(GO) test -timeout 120m -run 'KilledInAnyCall|KilledOnServer|DelegateProcesses' -v ./stores/perstack

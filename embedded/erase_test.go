@@ -19,6 +19,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/erasure"
 	"github.com/tallylog/tally/internal/nats/natsfile"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -33,16 +34,20 @@ type erasable struct {
 func word(id string) string { return "canary-" + id + "." }
 
 // newErasable returns a store of three segments, in which the records of five sessions alternate.
-func newErasable(t *testing.T) *erasable {
+func newErasable(t *testing.T) *erasable { return newErasableOf(t, 3) }
+
+// newErasableOf returns a store of so many segments, each with 40 records.
+func newErasableOf(t *testing.T, n int) *erasable {
 	t.Helper()
 	e := &erasable{dir: filepath.Join(t.TempDir(), "store")}
 	e.s = mustStart(t, smallSegments(e.dir))
-	for n := 1; n <= 3; n++ {
+	last := n
+	for n := 1; n <= last; n++ {
 		for i := range 40 {
 			id := fmt.Sprintf("%d%02d", n, i)
 			mustAppend(t, e.s.Log(), events.Session("", fmt.Sprint("s", i%5)), turn(id, word(id)+strings.Repeat("x", 800)))
 		}
-		if n < 3 {
+		if n < last {
 			eventually(t, func() error {
 				if have := len(segments(t, e.dir)); have <= n {
 					return fmt.Errorf("waiting for segment %d: there are %d", n+1, have)
@@ -359,32 +364,42 @@ func TestEraseRefuses(t *testing.T) {
 
 // Appends wait for a portion of the blocks, and none fails.
 func TestEraseBesideAppends(t *testing.T) {
-	t.Run("X-20 appends of 64 producers", func(t *testing.T) {
-		e := newErasable(t)
-		var producers sync.WaitGroup
-		ctx, stop := context.WithCancel(t.Context())
-		var longest atomic.Int64
-		for n := range 64 {
-			producers.Go(func() {
-				for i := 0; ctx.Err() == nil; i++ {
-					began := time.Now()
-					if _, err := e.s.Log().Append(t.Context(), events.Session("", fmt.Sprint("p", n)), log.Any, turn(fmt.Sprintf("p%d-%d", n, i), "x")); err != nil {
-						t.Errorf("producer %d: %v", n, err)
-						return
-					}
-					if took := int64(time.Since(began)); took > longest.Load() {
-						longest.Store(took)
-					}
-				}
-			})
+	t.Run("X-20 appends of 64 producers", func(t *testing.T) { eraseBesideAppends(t, newErasable(t)) })
+	t.Run("X-20 many blocks", func(t *testing.T) {
+		testkit.OnlyFull(t, "the other subtest has three blocks")
+		n := 40
+		if testkit.Soak() {
+			n = 300
 		}
-		p := e.plan("r1", of("s0", "s3"))
-		mustErase(t, e, p)
-		stop()
-		producers.Wait()
-		t.Logf("the longest append took %v", time.Duration(longest.Load()).Round(time.Millisecond))
-		e.check(t, p)
+		eraseBesideAppends(t, newErasableOf(t, n))
 	})
+}
+
+func eraseBesideAppends(t *testing.T, e *erasable) {
+	t.Helper()
+	var producers sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	var longest atomic.Int64
+	for n := range 64 {
+		producers.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				began := time.Now()
+				if _, err := e.s.Log().Append(t.Context(), events.Session("", fmt.Sprint("p", n)), log.Any, turn(fmt.Sprintf("p%d-%d", n, i), "x")); err != nil {
+					t.Errorf("producer %d: %v", n, err)
+					return
+				}
+				if took := int64(time.Since(began)); took > longest.Load() {
+					longest.Store(took)
+				}
+			}
+		})
+	}
+	p := e.plan("r1", of("s0", "s3"))
+	mustErase(t, e, p)
+	stop()
+	producers.Wait()
+	t.Logf("%d records were erased, the longest append took %v", len(p.Records), time.Duration(longest.Load()).Round(time.Millisecond))
+	e.check(t, p)
 }
 
 // A process of the same user asks the owner.

@@ -34,6 +34,9 @@ const (
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
+		if f := os.Getenv(childForget); f != "" {
+			forgetChild(dir, f)
+		}
 		child(dir)
 	}
 	if conf := os.Getenv(childNode); conf != "" {
