@@ -141,6 +141,14 @@ func (st *Store) In(namespace string) (*Store, error) {
 	return other, nil
 }
 
+// By returns the same store for another producer: the events that it makes have this source and actor. The caller closes
+// only the original.
+func (st *Store) By(source, actor string) *Store {
+	other := st.twin()
+	other.config.Source, other.config.Actor = source, actor
+	return other
+}
+
 // twin returns the same store; closing the original closes both.
 func (st *Store) twin() *Store {
 	other := &Store{Log: st.Log, config: st.config, loader: st.loader, bases: st.bases, clock: st.clock, tail: st.tail, kept: st.kept, stop: func() {}, runners: st.runners}

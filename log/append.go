@@ -85,23 +85,33 @@ func (l *Log) put(ctx context.Context, p *appending) (Ack, error) {
 	return acks[0], nil
 }
 
-// admit asks whether an append may be stored. The caller passes the outcome of the append to settle.
-func (l *Log) admit(ctx context.Context, list ...*appending) (settle func([]Ack, error), err error) {
+// Ready returns the error with which the log refuses every append now, or nil: a sync failed, the store is marked as
+// moved or as a copy, or it has no room. If an owner stores the appends, only the owner knows, and Ready returns nil.
+func (l *Log) Ready(ctx context.Context) error {
+	if l.owner != nil {
+		return nil
+	}
 	if l.commit != nil {
 		if err := l.commit.failed(); err != nil {
-			return nil, fmt.Errorf("append to %s: %w", nameOf(list), err)
+			return err
 		}
 	}
+	if err := l.refusal(ctx); err != nil {
+		return err
+	}
+	if l.config.Host.Room != nil {
+		return l.config.Host.Room()
+	}
+	return nil
+}
+
+// admit asks whether an append may be stored. The caller passes the outcome of the append to settle.
+func (l *Log) admit(ctx context.Context, list ...*appending) (settle func([]Ack, error), err error) {
 	if l.config.Host.Shared && slices.ContainsFunc(list, isPersonal) {
 		return nil, fmt.Errorf("append to %s: %w", nameOf(list), &events.PersonalError{Where: sharedStore})
 	}
-	if err := l.refusal(ctx); err != nil {
+	if err := l.Ready(ctx); err != nil {
 		return nil, fmt.Errorf("append to %s: %w", nameOf(list), err)
-	}
-	if l.config.Host.Room != nil {
-		if err := l.config.Host.Room(); err != nil {
-			return nil, fmt.Errorf("append to %s: %w", nameOf(list), err)
-		}
 	}
 	if l.config.Host.Admit != nil {
 		parts := make([]Part, len(list))

@@ -417,6 +417,16 @@ func dataHome(getenv func(string) string) string {
 	return xdg(getenv, "XDG_DATA_HOME", ".local", "share")
 }
 
+// SettingsFolder returns the folder of the user's own settings, or "" if the home directory is unknown. It need not
+// exist. getenv is os.Getenv except in tests.
+func SettingsFolder(getenv func(string) string) string {
+	base := configHome(getenv)
+	if base == "" {
+		return ""
+	}
+	return filepath.Join(base, "tally")
+}
+
 func configHome(getenv func(string) string) string {
 	return xdg(getenv, "XDG_CONFIG_HOME", ".config")
 }

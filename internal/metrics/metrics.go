@@ -5,6 +5,7 @@ package metrics
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +24,8 @@ type Metrics struct {
 	appended prometheus.Counter
 	syncs    prometheus.Histogram
 	groups   prometheus.Histogram
+	requests *prometheus.CounterVec
+	streams  prometheus.Gauge
 }
 
 var _ log.Observer = (*Metrics)(nil)
@@ -41,7 +44,9 @@ func New() *Metrics {
 		groups: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tally_sync_group_events", Buckets: prometheus.ExponentialBuckets(1, 2, 13),
 			Help: "Events that one sync made durable."}),
 	}
-	m.registry.MustRegister(m.appends, m.appended, m.syncs, m.groups)
+	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tally_http_requests_total", Help: "Answers to HTTP requests."}, []string{"route", "status"})
+	m.streams = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tally_http_followers", Help: "Clients that follow records over HTTP."})
+	m.registry.MustRegister(m.appends, m.appended, m.syncs, m.groups, m.requests, m.streams)
 	return m
 }
 
@@ -53,6 +58,13 @@ func (m *Metrics) Appended(events int, took time.Duration, err error) {
 	}
 	m.appends.WithLabelValues("ok").Observe(took.Seconds())
 	m.appended.Add(float64(events))
+}
+
+// Answered counts an answer to an HTTP request, by the pattern of its route. followers is how many clients follow records
+// then.
+func (m *Metrics) Answered(route string, status, followers int) {
+	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+	m.streams.Set(float64(followers))
 }
 
 // Synced implements log.Observer.
