@@ -89,6 +89,8 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/prices", "events internal/rawjson"},
 	{"internal/spend", "projector events internal/catalog internal/config internal/prices internal/render/plain"},
 	{"internal/reads", ". log projector events internal/catalog internal/prices internal/rawjson internal/registry internal/render internal/spend"}, // answers for people and programs: no terminal, no HTTP
+	{"internal/web", ". log projector events internal/rawjson"},
+	{"internal/web/api", ". log projector events internal/catalog internal/prices internal/rawjson internal/reads internal/render internal/web"}, // HTTP, and no decision about content
 	{"internal/quota", "log projector events internal/disk/durable internal/disk/lockfile internal/disk/statefile"},
 	{"internal/rawjson", ""},
 	{"internal/bloom", ""},
@@ -109,8 +111,8 @@ var arrows = []struct{ pkg, may string }{
 // client program links no server, and a program that opens a store links no progress bar.
 var reach = []struct{ dep, who string }{
 	{"github.com/nats-io/nats-server", "embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
-	{"github.com/nats-io", ". projector/view internal/daemon internal/daemon/runner internal/storedir internal/nats/natsdial internal/registry internal/storecopy internal/tree/keeper log log/memlog internal/layouts internal/layouts/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/reads internal/spend internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
-	{"modernc.org", "internal/catalog internal/metrics internal/reads internal/spend projector/view internal/storedir internal/storecopy internal/daemon/runner internal/tree internal/tree/keeper embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
+	{"github.com/nats-io", ". projector/view internal/daemon internal/daemon/runner internal/storedir internal/nats/natsdial internal/registry internal/storecopy internal/tree/keeper log log/memlog internal/layouts internal/layouts/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/reads internal/spend internal/web internal/web/* internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
+	{"modernc.org", "internal/catalog internal/metrics internal/reads internal/spend internal/web/* projector/view internal/storedir internal/storecopy internal/daemon/runner internal/tree internal/tree/keeper embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
 	{"github.com/gomodule/redigo", "internal/layouts/redis internal/tree/keeper embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
 	{"github.com/schollz/progressbar", "cmd/* cmd/internal/* cmd/internal/show/*"},
 	{"golang.org/x/term", "cmd/* cmd/internal/* cmd/internal/show/*"},

@@ -21,6 +21,8 @@ var writes = map[string]string{
 var writers = []struct{ file, why string }{
 	{"cmd/internal/admin/doctor.go", "temporary files in tally's own folders, listed there"},
 	{"cmd/internal/admin/init.go", "tally.toml and .tavern in the current folder"},
+	{"cmd/internal/admin/token.go", "the file of tokens, which the user names"},
+	{"internal/web/tokens.go", "the token of a store, in its own directory"},
 	{"cmd/internal/record/anchor.go", "cursors in the folder of states, named by tally"},
 	{"cmd/internal/record/execspool.go", "recordings in the folder of states, named by tally"},
 	{"cmd/internal/record/kick_unix.go", "sockets in the folder of states, named by process"},
