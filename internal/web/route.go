@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Scope is a right that a token has. The zero Scope is none, and no route may have it.
+// Scope is a right that a token has. No route may have the zero Scope.
 type Scope string
 
 // Scopes. Public and Any are of routes alone: they need no token, and a token with any scope.
@@ -32,7 +32,7 @@ type Route struct {
 	Pattern string // a path, in which {name} stands for one segment
 	Scope   Scope
 	Query   string        // names of the parameters, separated by spaces; others are refused
-	Body    int64         // bytes of the body, inflated; 0: there is none
+	Body    int64         // bytes of the body, inflated; 0: the request has no body
 	Types   []string      // media types of the body; "*": every one
 	Wait    time.Duration // to compute the answer; default: Limits.Answer
 	In, Out any           // values of the types of the JSON bodies, for the document of the interface; "" is text

@@ -14,5 +14,5 @@ func Maintain(a *cmdutil.App) []*cobra.Command {
 
 // Serve returns new commands that keep a store open for others.
 func Serve(a *cmdutil.App) []*cobra.Command {
-	return []*cobra.Command{newServe(a), newDaemon(a)}
+	return []*cobra.Command{newServe(a), newDaemon(a), newToken(a)}
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/metrics"
 	"github.com/tallylog/tally/internal/render/plain"
-	"github.com/tallylog/tally/internal/storedir"
 )
 
 // serving is the JSON output of serve, printed when other processes can attach.
@@ -32,6 +31,7 @@ type serving struct {
 	Trees   []string `json:"trees,omitempty"`
 	Listen  string   `json:"listen,omitempty"`
 	Metrics string   `json:"metrics,omitempty"`
+	HTTP    string   `json:"http,omitempty"`
 }
 
 // listening holds the flags for connections from other machines.
@@ -42,16 +42,17 @@ type listening struct {
 func (l *listening) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&l.address, "listen", "", "HOST:PORT for clients on other machines (default: none)")
-	f.StringVar(&l.cert, "tls-cert", "", "file of the certificate for --listen, PEM")
+	f.StringVar(&l.cert, "tls-cert", "", "file of the certificate for --listen and --http, PEM")
 	f.StringVar(&l.key, "tls-key", "", "file of its key, PEM")
 	f.StringVar(&l.authorities, "tls-ca", "", "file of authorities, PEM; clients need a certificate of one of them (default: clients need none)")
 	f.StringVar(&l.users, "users", "", "file of users for --listen: lines name:password, where the password may be a bcrypt hash; only its owner may read it")
 }
 
-// options converts the flags, or returns nil if other machines cannot connect.
-func (l *listening) options() (*embedded.Listen, error) {
+// options converts the flags, or returns nil if other machines cannot connect. An HTTP server may have the certificate
+// alone.
+func (l *listening) options(http bool) (*embedded.Listen, error) {
 	if l.address == "" {
-		if l.cert+l.key+l.authorities+l.users != "" {
+		if l.authorities+l.users != "" || l.cert+l.key != "" && !http {
 			return nil, cli.Usagef("--tls-cert, --tls-key, --tls-ca and --users need --listen")
 		}
 		return nil, nil
@@ -82,8 +83,9 @@ func newServe(a *cmdutil.App) *cobra.Command {
 	var address string
 	var watch bool
 	var others listening
+	var overHTTP webbing
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Keep the store open for other processes, until interrupted", Args: cobra.NoArgs,
+		Use: "serve", Short: "Keep the store open for other processes, until interrupted", Args: overHTTP.args,
 		Long: `Keep the store open for other processes, until SIGINT or SIGTERM. This process owns
 the store: other commands find it and use the store through it, and need not start a
 server of their own. By default it only accepts processes of the same user on this
@@ -107,9 +109,14 @@ On SIGHUP it reloads users, certificates and settings. Users that were removed, 
 another password, are disconnected. If the new settings are invalid, it prints why and
 keeps the old ones. If the terminal is closed, it stops.
 
+With --http it serves the store over HTTP, to programs in any language: docs/http.md lists
+the routes. Each request needs a token, which tally token makes. The token in the store's
+file http-token has all rights, and counts only at an address of this machine. Any other
+address needs TLS and tokens.
+
 With --metrics it serves metrics for Prometheus at /metrics. An address without a host
 is on this machine.`,
-		Example: cmdutil.Examples("tally serve", "tally serve --store /srv/tally --log-level info", "tally serve --watch", "tally serve --metrics :9464 -o json",
+		Example: cmdutil.Examples("tally serve", "tally serve --store /srv/tally --log-level info", "tally serve --watch", "tally serve --metrics :9464 -o json", "tally serve --http",
 			"tally serve --listen 0.0.0.0:4222 --tls-cert cert.pem --tls-key key.pem --users users.txt"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Config()
@@ -119,17 +126,21 @@ is on this machine.`,
 			if c.Backend != config.Local {
 				return cli.Usagef("serve needs a store on this machine; the backend is %s", c.Backend)
 			}
-			listen, err := others.options()
+			listen, err := others.options(overHTTP.address != "")
+			if err == nil {
+				err = overHTTP.check(&others)
+			}
 			if err != nil {
 				return err
 			}
-			o := owning{app: a, config: c, others: others, listen: listen, metrics: address, watch: watch}
+			o := owning{app: a, config: c, others: others, listen: listen, metrics: address, http: overHTTP, watch: watch}
 			return o.run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVar(&address, "metrics", "", "address of a Prometheus endpoint, such as :9464 (default: none)")
 	cmd.Flags().BoolVar(&watch, "watch", false, "also record the sessions of agents, like tally watch")
 	others.flags(cmd)
+	overHTTP.flags(cmd)
 	return cmd
 }
 
@@ -144,11 +155,13 @@ type owning struct {
 	others  listening
 	listen  *embedded.Listen
 	metrics string // address of the endpoint; "": none
+	http    webbing
 	watch   bool
 
 	renewals []renewal // of what changes without opening the store again
 	hangups  chan struct{}
-	served   bool // the announcement was printed
+	served   bool   // the announcement was printed
+	try      string // a command line that asks the HTTP server
 }
 
 // run serves until ctx is done. If settings change, it opens the store again.
@@ -186,8 +199,11 @@ func (o *owning) serve(ctx context.Context) (changed bool, err error) {
 		}
 		return false, err
 	}
+	if o.metrics+o.http.address != "" {
+		watchDisk(c, st, m)
+	}
 	if o.metrics != "" {
-		web, err := serveMetrics(ctx, o.metrics, c, st, m)
+		web, err := serveMetrics(ctx, o.metrics, m)
 		if err != nil {
 			return false, errors.Join(err, st.Close())
 		}
@@ -198,10 +214,22 @@ func (o *owning) serve(ctx context.Context) (changed bool, err error) {
 	if _, at, ok := strings.Cut(said.Listen, "://"); ok {
 		o.listen.Address, o.others.address = at, at // keep the port after a reload
 	}
+	stopHTTP := func() {}
+	if o.http.address != "" {
+		h, err := o.http.serveHTTP(ctx, o.app, c, st, m)
+		if err != nil {
+			return false, errors.Join(err, st.Close())
+		}
+		stopHTTP, said.HTTP, o.try = h.stop, h.url, h.try
+		o.http.address = h.server.Addr // keep the port after a reload
+		o.renewals = []renewal{h.renew}
+	}
 	if err := o.announce(said); err != nil {
+		stopHTTP()
 		return false, errors.Join(err, st.Close())
 	}
 	changed, err = o.keep(ctx, st)
+	stopHTTP()
 	// An interrupt is the normal end, not an error.
 	return changed, errors.Join(err, st.Close())
 }
@@ -250,7 +278,7 @@ func (o *owning) reread() (changed bool, err error) {
 	if c.Backend != config.Local || c.Store != o.config.Store {
 		return false, fmt.Errorf("the store directory has changed: restart the process to use it")
 	}
-	listen, err := o.others.options()
+	listen, err := o.others.options(o.http.address != "")
 	if err != nil {
 		return false, err
 	}
@@ -321,7 +349,7 @@ const maxScrapers = 4
 const maxScraperIdle = 10 * time.Second
 
 // serveMetrics serves the metrics until the server is closed.
-func serveMetrics(ctx context.Context, address string, c config.Config, st *tally.Store, m *metrics.Metrics) (*http.Server, error) {
+func serveMetrics(ctx context.Context, address string, m *metrics.Metrics) (*http.Server, error) {
 	if strings.HasPrefix(address, ":") {
 		address = "127.0.0.1" + address
 	}
@@ -329,10 +357,6 @@ func serveMetrics(ctx context.Context, address string, c config.Config, st *tall
 	if err != nil {
 		return nil, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("--metrics: %w", err)}
 	}
-	m.Watch(st, func() (int64, uint64, error) {
-		free, err := storedir.FreeBytes(c.Store)
-		return cmdutil.DiskUse(c.Store), free, err
-	})
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", m.Handler())
 	web := cmdutil.HTTPServer(ctx, l, mux)
@@ -356,6 +380,9 @@ func (o *owning) announce(said serving) error {
 	}
 	if err == nil && said.Metrics != "" {
 		err = o.app.Say("Metrics are at %s.", said.Metrics)
+	}
+	if err == nil && said.HTTP != "" {
+		err = o.app.Say("HTTP is at %s. Try:\n  %s", said.HTTP, o.try)
 	}
 	return err
 }

@@ -74,7 +74,7 @@ var flagSources = map[string]source{
 	"run": runs, "log type": types, "session": sessions, "parent": offerIDs,
 	"kind": used(catalog.FieldKind), "project": used(catalog.FieldProject), "cwd": just(onlyFolders), "model": models, "namespace": namespaces,
 	"store": just(onlyFolders), "dir": just(onlyFolders), "out": just(onlyFolders), "tree": just(onlyFolders), "views": just(onlyFolders), "into": just(onlyFolders),
-	"tls-cert": just(files), "tls-key": just(files), "tls-ca": just(files), "users": just(files), "plan": just(files), "forget": just(files),
+	"tls-cert": just(files), "tls-key": just(files), "tls-ca": just(files), "users": just(files), "tokens": just(files), "token new scope": oneOf("read", "append", "move", "admin", "metrics"), "plan": just(files), "forget": just(files),
 	"log-level": oneOf("debug", "info", "warn", "error"), "min-durability": oneOf("buffered", "durable", "replicated"),
 	"layer": oneOf("project", "personal"), "linked": linkable, "link": links,
 	"inbox send from": receivers, "inbox send type": oneOf("message", "question", "status"),

@@ -17,7 +17,7 @@ import (
 )
 
 // free lists the flags without candidates: numbers, times, positions, new names, sessions of another store.
-var free = strings.Fields("at to thread base step server context key expect since until role grep after as reason at root listen metrics postgres redis producers min-cost limit last steps keep seconds seed sessions turns title owner attr expires rel below linger assignment id assertion amend remove begin pass fail reset timeout reply-to expects within due on-empty lease max-attempts priority jobs worker message without turn before")
+var free = strings.Fields("at to thread base step server context key expect since until role grep after as reason at root listen metrics postgres redis producers min-cost limit last steps keep seconds seed sessions turns title owner attr expires rel below linger assignment id assertion amend remove begin pass fail reset timeout reply-to expects within due on-empty lease max-attempts priority jobs worker message without turn before http-host origin for")
 
 // tree returns the commands of tally.
 func tree(t *testing.T) *cobra.Command {

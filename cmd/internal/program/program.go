@@ -25,7 +25,7 @@ var groups = []cmdutil.Group{
 	{Title: "Documents, agents and queues", Verbs: []string{"doc", "agent", "inbox", "queue", "flow", "transcript"}, More: true},
 	{Title: "More recording", Verbs: []string{"exec", "hook", "setup", "sources"}, More: true},
 	{Title: "More to look at", Verbs: []string{"runs", "jobs", "stats"}, More: true},
-	{Title: "More maintenance", Verbs: []string{"verify", "rebuild", "copy", "forget", "daemon", "tree", "secrets", "quota", "types"}, More: true},
+	{Title: "More maintenance", Verbs: []string{"verify", "rebuild", "copy", "forget", "daemon", "token", "tree", "secrets", "quota", "types"}, More: true},
 	{Title: "Setup", Verbs: []string{"config", "init", "completion", "version"}, More: true},
 }
 

@@ -286,7 +286,7 @@ func TestBytes(t *testing.T) {
 		if err != nil || doc.Meta.Title != title || doc.Meta.Owner != "ann" || doc.Meta.Attributes["k"] != "v\t" || len(doc.Meta.Links) != 1 {
 			t.Errorf("got %+v, %v", doc, err)
 		}
-		// What was read can be written as it is.
+		// A document that was read can be written as it is.
 		same := []string{"If-Match", h.Get("ETag"), "Content-Type", h.Get("Content-Type")}
 		for _, name := range []string{"Tally-Title", "Tally-Owner", "Tally-Attributes", "Tally-Links"} {
 			same = append(same, name, h.Get(name))

@@ -95,7 +95,7 @@ func TestTokens(t *testing.T) {
 			if hidden.Code != none.Code || fmt.Sprint(hidden.Header()) != fmt.Sprint(none.Header()) {
 				t.Errorf("%s: got %d %v, want %d %v", path, hidden.Code, hidden.Header(), none.Code, none.Header())
 			}
-			// A list says how far it read, which tells nothing of what was there.
+			// A list says how far it read, which tells nothing of the other namespace.
 			if a, b := cutAsOf(hidden.Body.String()), cutAsOf(none.Body.String()); a != b {
 				t.Errorf("%s: got %s, want %s", path, a, b)
 			}
@@ -200,7 +200,7 @@ func TestOrigins(t *testing.T) {
 	})
 }
 
-// A file of tokens is this user's own. What is removed from it ends at once.
+// A file of tokens is this user's own. A token that is removed from it ends at once.
 func TestTokenFiles(t *testing.T) {
 	t.Run("W-10 a removed token", func(t *testing.T) {
 		k := newKit(t, web.Limits{})
@@ -529,7 +529,7 @@ func TestLimits(t *testing.T) {
 		if w.Header().Get("Retry-After") != "1" {
 			t.Errorf("got %v", w.Header())
 		}
-		for range 5 { // what was taken comes back
+		for range 5 { // each body gives its bytes back
 			k.turn("all", "s", `"`+strings.Repeat("a", 100<<10)+`"`)
 		}
 	})
