@@ -16,7 +16,6 @@ type Stream struct {
 	call *Call
 
 	mu sync.Mutex // guards writes
-	at events.Offset
 }
 
 // WantsStream reports whether the client asks for server-sent events.

@@ -529,7 +529,7 @@ func TestLimits(t *testing.T) {
 		if w.Header().Get("Retry-After") != "1" {
 			t.Errorf("got %v", w.Header())
 		}
-		for range 5 { // each body gives its bytes back
+		for range 5 { // each body returns its bytes
 			k.turn("all", "s", `"`+strings.Repeat("a", 100<<10)+`"`)
 		}
 	})
