@@ -26,6 +26,7 @@ func init() {
 }
 
 func writePeak(name string) int {
+	os.Unsetenv(peakFile)  // the child may be this program again
 	runtime.LockOSThread() // the child ends with the thread that started it
 	c := exec.Command(os.Args[1], os.Args[2:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr

@@ -29,19 +29,12 @@ const (
 // offered is the maximum number of sessions or runs that are offered at once.
 const offered = 50
 
-// completeLimit is the time limit for a completion. Candidates found later are not offered. Tests link a longer limit,
-// because a busy machine may need more.
-var completeLimit = "150ms"
+// CompleteLimit is the time limit for a completion. Candidates found later are not offered.
+var CompleteLimit = 150 * time.Millisecond
 
-// completeWithin returns the time limit for a completion.
-func completeWithin() time.Duration {
-	limit, _ := time.ParseDuration(completeLimit)
-	return limit
-}
-
-// rootsWithin returns the part of completeWithin for the names after the first slash of ids, which may take a look at
+// rootsWithin returns the part of CompleteLimit for the names after the first slash of ids, which may take a look at
 // all sessions.
-func rootsWithin() time.Duration { return completeWithin() * 2 / 5 }
+func rootsWithin() time.Duration { return CompleteLimit * 2 / 5 }
 
 // completer is one completion.
 type completer struct {
@@ -180,7 +173,7 @@ func (a *App) offer(from source) cobra.CompletionFunc {
 			found     []cobra.Completion
 			directive cobra.ShellCompDirective
 		}
-		ctx, stop := context.WithTimeout(cmd.Context(), completeWithin())
+		ctx, stop := context.WithTimeout(cmd.Context(), CompleteLimit)
 		defer stop()
 		done := make(chan answer, 1)
 		go func() {
