@@ -78,6 +78,7 @@ func TestDocuments(t *testing.T) {
 		t.Run("D-57 pages by prefix have no gaps and no repeats", func(t *testing.T) { listsByPrefix(t, d) })
 		t.Run("D-58 a watch has every change once and in order", func(t *testing.T) { watches(t, st) })
 		t.Run("D-65 a purge reaches every reader", func(t *testing.T) { purges(t, st) })
+		t.Run("D-65 a purge reaches blobs", func(t *testing.T) { purgesBlobs(t, st) })
 		t.Run("bad input", func(t *testing.T) { badInput(t, st) })
 		t.Run("large input", func(t *testing.T) { largeInput(t, d) })
 	})

@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(teamPlay); text != "" {
 		playTeam(text)
 	}
-	testkit.Draw(4)
+	testkit.Draw(6)
 	os.Exit(run(m))
 }
 
@@ -75,7 +75,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// linkSelf gives the running program another path. The system tells it that path: a symbolic link would not do.
+// linkSelf links the running program to another path. A symbolic link would not do: the program finds its name through
+// the path that the system reports.
 func linkSelf(path string) error {
 	self, err := os.Executable()
 	if err != nil || os.Link(self, path) == nil {

@@ -17,11 +17,11 @@ import (
 	"github.com/tallylog/tally/internal/testkit/faults"
 )
 
-// drawFor limits the start of runs in a draw: with the last run, the draw takes about three minutes.
-const drawFor = 150 * time.Second
+// drawFor limits the start of runs in a draw: with the last run, the draw takes about two minutes.
+const drawFor = 100 * time.Second
 
 // Each selected fault turns its tests red. TALLY_FAULTS selects: a part of their names, "all", or "draw:SEED" for as
-// many as three minutes hold, in an order that depends on the seed. By default the long campaigns try all of them, and
+// many as two minutes hold, in an order that depends on the seed. By default the long campaigns try all of them, and
 // other runs none.
 func TestFaults(t *testing.T) {
 	testkit.NotUnderRace(t) // which the builds are not
