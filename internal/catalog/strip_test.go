@@ -117,3 +117,30 @@ func quickFilters(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkStrip reads the strip of a session with a million records.
+func BenchmarkStrip(b *testing.B) {
+	const records = 1_000_000
+	dir, sub := b.TempDir(), events.Session("", "s")
+	s := NewSearch(dir, saidOf, nullLogger)
+	_, _, err := s.Begin(b.Context())
+	must(b, err)
+	for at := events.Offset(0); at < records; at += StripOffsets {
+		*s.activity.strip.of(sub, at) = StripBlock{Records: StripOffsets, User: 20, Bytes: 40_000, At: "2026-01-01T00:00:00Z"}
+	}
+	must(b, s.Commit(b.Context(), projector.Cursor{Offset: records, EventID: "e"}))
+	must(b, s.Close())
+	a, err := OpenActivity(b.Context(), dir)
+	must(b, err)
+	defer a.Close()
+	for b.Loop() {
+		sum := 0
+		for block, err := range a.Strip(b.Context(), "default", "s") {
+			must(b, err)
+			sum += block.Records
+		}
+		if sum != records {
+			b.Fatalf("got %d records", sum)
+		}
+	}
+}
