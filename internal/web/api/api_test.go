@@ -52,6 +52,7 @@ func TestNamespaces(t *testing.T) {
 					t.Fatal(err)
 				}
 				want["default"][acks[0].Last], want["other"][acks[1].Last] = true, true
+				k.copies(turn("other"))
 			case 1:
 				w := k.do(stores[ns], "PUT", "/v1/documents/note/"+id, `"`+ns+`"`, "If-None-Match", "*")
 				if w.Code == 201 {
@@ -120,6 +121,17 @@ func TestNamespaces(t *testing.T) {
 			t.Errorf("a fork reads another namespace: %s %s", w.Body, turns.Body)
 		}
 	})
+}
+
+// copies stores what a log on a server keeps of an append to several subjects: a record in the default namespace that
+// has copies of all its events.
+func (k *kit) copies(e events.Event) {
+	k.t.Helper()
+	unit := events.Event{ID: k.store.Log.NewID(), Source: "urn:tally:log", Type: events.TypeUnitAppended, Subject: events.Document("default", events.KindUnit, "log"), Data: e.Data}
+	p := log.Publication{Writes: []log.Write{{Subject: unit.Subject.NATS(), Messages: []log.Outgoing{{ID: unit.ID, Header: events.AppendHeader(nil, unit), Data: unit.Data}}}}}
+	if _, err := k.stored.Publish(k.t.Context(), p); err != nil {
+		k.t.Fatal(err)
+	}
 }
 
 // Every problem is made once here, in the form of RFC 9457, and nothing is written.

@@ -27,9 +27,10 @@ type kit struct {
 	store  *tally.Store
 	server *web.Server
 	tokens *web.Tokens
-	list   []web.Token       // that the next reload reads
-	fails  error             // of the next reload
-	full   error             // of the next append
+	list   []web.Token // that the next reload reads
+	fails  error       // of the next reload
+	full   error       // of the next append
+	stored *memlog.Backend
 	texts  map[string]string // of the tokens by name
 	logged bytes.Buffer
 }
@@ -38,9 +39,9 @@ type kit struct {
 // namespace other.
 func newKit(t *testing.T, limits web.Limits, more ...web.Route) *kit {
 	t.Helper()
-	k := &kit{t: t, texts: make(map[string]string)}
+	k := &kit{t: t, texts: make(map[string]string), stored: memlog.New(memlog.Config{})}
 	mine := log.Host{Durability: log.Durable, Sync: func(string) error { return nil }, Room: func() error { return k.full }}
-	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Host: mine})
+	l, err := log.OpenOn(t.Context(), k.stored, log.Config{Host: mine})
 	if err != nil {
 		t.Fatal(err)
 	}
