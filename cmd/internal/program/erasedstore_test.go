@@ -72,6 +72,13 @@ func TestForgottenStoreIsExported(t *testing.T) {
 		code := cli.Report(&out, "tally", err)
 		return out.String(), code
 	}
+	whole := make(map[string]string) // exports of before, by layout
+	for _, l := range cmdutil.Layouts {
+		whole[l.Name()] = t.TempDir()
+		if out, code := run(dir, "export", "--all", "--format", l.Name(), "-C", whole[l.Name()]); code != 0 {
+			t.Fatalf("export %s: code %d, %s", l.Name(), code, out)
+		}
+	}
 	if out, code := run(dir, "forget", "--before", "2100-01-01", "-y"); code != 0 || !strings.Contains(out, "Forgotten: ") {
 		t.Fatalf("code %d: %s", code, out)
 	}
@@ -79,14 +86,25 @@ func TestForgottenStoreIsExported(t *testing.T) {
 		t.Run("X-16 "+l.Name(), func(t *testing.T) {
 			to := t.TempDir()
 			out, code := run(dir, "export", "--all", "--format", l.Name(), "-C", to)
+			if l.Name() == "ailoop" && strings.Contains(out, "receipt") { // it has no form for an erased history
+				return
+			}
 			if code != 0 || strings.Contains(out, "damage") {
 				t.Errorf("export: code %d, %s", code, out)
 			}
-			out, code = run(filepath.Join(t.TempDir(), "new"), "import", to, "--format", l.Name())
-			t.Logf("new: code %d, %s", code, out)
+			out, _ = run(filepath.Join(t.TempDir(), "new"), "import", to, "--format", l.Name())
+			if strings.Contains(out, "damage") || !strings.Contains(out, "events added") {
+				t.Errorf("import into a new store: %s", out)
+			}
 			for _, flags := range [][]string{nil, {"--merge"}} {
-				out, code = run(dir, append([]string{"import", to, "--format", l.Name()}, flags...)...)
-				t.Logf("back %v: code %d, %s", flags, code, out)
+				out, _ = run(dir, append([]string{"import", to, "--format", l.Name()}, flags...)...)
+				if strings.Contains(out, "damage") || !strings.Contains(out, "unchanged)") {
+					t.Errorf("import into the store itself %v: %s", flags, out)
+				}
+				out, code = run(dir, append([]string{"import", whole[l.Name()], "--format", l.Name()}, flags...)...)
+				if l.Name() != "tavern" && (code != cli.Partial || !strings.Contains(out, "was erased (receipt")) {
+					t.Errorf("import of what was forgotten %v: code %d, %s", flags, code, out)
+				}
 			}
 		})
 	}
