@@ -198,7 +198,7 @@ func playExample(t *testing.T, table exampleTable, home, example string) {
 	if want == "" {
 		want = "0"
 	}
-	line := strings.NewReplacer("/mnt/backups", "backups", "/srv/", "srv/", ":9464", "127.0.0.1:0").Replace(example)
+	line := strings.NewReplacer("/mnt/backups", "backups", "/srv/", "srv/", ":9464", "127.0.0.1:0", "serve --http", "serve --http 127.0.0.1:0").Replace(example)
 	if code, out := exampleRun(t, home, line, patience); code != want {
 		t.Errorf("%s\ngot exit code %s, want %s\n%s", example, code, want, out)
 	}
