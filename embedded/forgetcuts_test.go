@@ -86,8 +86,8 @@ func (c *cuts) shorten(dir, written string) string {
 
 // watch takes copies until the returned function is called.
 func (c *cuts) watch(t *testing.T) (stop func()) {
-	// Other goroutines of the store write and sync other files. While one of them is here, the erasure goes on, and a copy
-	// would be of several moments.
+	// Copies are taken at files that only the erasure writes. The group sync of a block that was replaced reports the path
+	// of its new file: a copy in which that one is half written has a state that no disk can have.
 	inside := func(path string) (string, bool) {
 		rel, err := filepath.Rel(c.dir, path)
 		isOwn := strings.HasPrefix(rel, erasure.JournalFile) || strings.HasPrefix(rel, "snapshots") && !durable.IsTemporary(rel) ||
