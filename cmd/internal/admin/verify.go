@@ -204,7 +204,7 @@ removed, and the program builds it again from the first event.`,
 					return refused
 				}
 			}
-			return a.WithStore(cmd.Context(), func(st *tally.Store) error {
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
 				own, err := ownNames(st)
 				if err != nil {
 					return err
@@ -289,6 +289,9 @@ func dropOwn(st *tally.Store, names, own []string) (rebuilt, error) {
 
 func rebuild(ctx context.Context, a *cmdutil.App, st *tally.Store, names []string, quarantined bool) (rebuilt, error) {
 	r := rebuilt{Views: []rebuiltView{}}
+	if a.IsMissing() {
+		return r, nil
+	}
 	all := len(names) == 0
 	views := slices.DeleteFunc(cmdutil.ViewNames(names), func(name string) bool { return name == snapshots })
 	if quarantined {

@@ -221,17 +221,31 @@ func unanswered(e *embedded.OwnedError) error {
 
 // warnMissing prints that the named store does not exist or is empty: the name may be misspelled.
 func (a *App) warnMissing() {
-	c, err := a.Config()
-	if err != nil || c.Backend != config.Local {
-		return // open reports the error
-	}
-	switch place, err := storedir.Inspect(c.Store); {
-	case err != nil:
-	case place.State == storedir.Missing:
+	switch c, state := a.local(); state {
+	case storedir.Missing:
 		fmt.Fprintf(a.Err, "there is no store in %s yet: the first append or import makes it\n", plain.Printable(c.Store))
-	case place.State == storedir.Empty:
+	case storedir.Empty:
 		fmt.Fprintf(a.Err, "%s is empty: the first append or import makes a store of it\n", plain.Printable(c.Store))
 	}
+}
+
+// IsMissing reports whether the named store does not exist or is empty. It is false if that is unknown.
+func (a *App) IsMissing() bool {
+	_, state := a.local()
+	return state == storedir.Missing || state == storedir.Empty
+}
+
+// local returns the state of the named store on this machine; "": it is elsewhere, or open reports the error.
+func (a *App) local() (config.Config, storedir.State) {
+	c, err := a.Config()
+	if err != nil || c.Backend != config.Local {
+		return c, ""
+	}
+	place, err := storedir.Inspect(c.Store)
+	if err != nil {
+		return c, ""
+	}
+	return c, place.State
 }
 
 // WithStore opens the store, calls f and closes the store. It returns an error of closing too, since data may then not
