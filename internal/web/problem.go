@@ -33,37 +33,48 @@ type Member struct {
 // Error implements error.
 func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
 
-// problems is the table of all problems. Those of package log have the status that it gave them.
+// problems has the titles of all problems, and the status of each that package log does not have: see [Problem.status].
 var problems = map[string]struct {
 	status int
 	title  string
 }{
-	"invalid":              {400, "The request is invalid"},
 	"unauthenticated":      {401, "The request has no valid token"},
 	"forbidden":            {403, "The request is not allowed"},
-	"personal":             {403, "Personal settings stay on their machine"},
 	"notFound":             {404, "There is no such thing"},
 	"method":               {405, "The path has no such method"},
-	"conflict":             {409, "Something else was written before"},
 	"exists":               {409, "It exists already"},
 	"kind":                 {409, "Sessions of this kind cannot do that"},
-	"partial":              {409, "Some of the events are stored already"},
-	"aborted":              {409, "An earlier append failed"},
-	"type":                 {409, "The type of the event is registered otherwise"},
 	"gone":                 {410, "The content was removed"},
 	"preconditionFailed":   {412, "It has moved on"},
-	"tooLarge":             {413, "The request is too large"},
 	"unsupportedType":      {415, "The type of the body is not supported"},
 	"misdirected":          {421, "The request is for another server"},
 	"preconditionRequired": {428, "The request needs a condition"},
 	"busy":                 {429, "There are too many followers"},
-	"internal":             {500, "The server failed"},
-	"damaged":              {500, "A record cannot be read"},
-	"full":                 {503, "The store has no room"},
-	"unavailable":          {503, "The store cannot answer now"},
-	"moved":                {410, "The store was moved"},
-	"unknown":              {504, "It may have been stored: send it again"},
-	"quota":                {507, "It would exceed a limit"},
+
+	"invalid":     {title: "The request is invalid"},
+	"personal":    {title: "Personal settings stay on their machine"},
+	"conflict":    {title: "Something else was written before"},
+	"partial":     {title: "Some of the events are stored already"},
+	"gap":         {title: "An event before it in its series is missing"},
+	"outOfOrder":  {title: "The event is not the next one of its series"},
+	"aborted":     {title: "An earlier append failed"},
+	"type":        {title: "The type of the event is registered otherwise"},
+	"moved":       {title: "The store was moved"},
+	"tooLarge":    {title: "The request is too large"},
+	"internal":    {title: "The server failed"},
+	"damaged":     {title: "A record cannot be read"},
+	"full":        {title: "The store has no room"},
+	"unavailable": {title: "The store cannot answer now"},
+	"unknown":     {title: "It may have been stored: send it again"},
+	"quota":       {title: "It would exceed a limit"},
+}
+
+// status returns the status of the answer. The table of package log decides for its codes, and for unknown ones.
+func (p *Problem) status() int {
+	if row := problems[p.Code]; row.status != 0 {
+		return row.status
+	}
+	return (&log.Failure{Code: p.Code}).Status()
 }
 
 func invalid(field, reason string) *Problem {
@@ -162,11 +173,11 @@ func (s *Server) fail(c *Call, err error) {
 
 // write sends the problem.
 func (p *Problem) write(w http.ResponseWriter) {
-	row := problems[p.Code]
+	status := p.status()
 	b := []byte(`{"type":`)
 	b = rawjson.AppendString(b, "urn:tally:problem:"+p.Code)
-	b = rawjson.AppendString(append(b, `,"title":`...), row.title)
-	b = strconv.AppendInt(append(b, `,"status":`...), int64(row.status), 10)
+	b = rawjson.AppendString(append(b, `,"title":`...), problems[p.Code].title)
+	b = strconv.AppendInt(append(b, `,"status":`...), int64(status), 10)
 	if p.Detail != "" {
 		b = rawjson.AppendString(append(b, `,"detail":`...), p.Detail)
 	}
@@ -194,7 +205,7 @@ func (p *Problem) write(w http.ResponseWriter) {
 	if p.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
-	w.WriteHeader(row.status)
+	w.WriteHeader(status)
 	w.Write(b)
 }
 
