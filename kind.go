@@ -7,8 +7,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// KindError reports that a session is of another kind than the caller asked for, or that a kind does not allow what was
-// asked: a rewind, a fork, or that content is forgotten. Nothing was written.
+// KindError reports a session of another kind than the caller asked for, or a kind that does not allow a rewind, a fork or
+// an erasure. Nothing was written.
 type KindError struct {
 	ID   string // of the session; of a document, its name
 	Want string // kind that the caller asked for; "": one that allows it

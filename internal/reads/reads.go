@@ -31,7 +31,7 @@ type Views struct {
 	Durable events.Offset // lower bound of the store's last offset; 0: unknown
 }
 
-// OpenViews opens the views in a directory. If there are none, the error is catalog.ErrNoView.
+// OpenViews opens the views in a directory, or returns catalog.ErrNoView.
 func OpenViews(ctx context.Context, dir string) (Views, error) {
 	r, err := catalog.Open(ctx, dir)
 	return Views{Dir: dir, Catalog: r}, err

@@ -57,7 +57,7 @@ func (s *allStore) erased(t *testing.T, which func(events.Event) bool) (dir stri
 	return dir, n
 }
 
-// What is left of a forgotten store is exported in every layout. A new store takes it in. The store itself does not.
+// A forgotten store is exported in every layout. A new store imports the files, and the store itself refuses them.
 func TestForgottenStoreIsExported(t *testing.T) {
 	testkit.OnlyFull(t, "TestErasedStore plays every reading command, TestErased an export")
 	testkit.NotUnderRace(t)

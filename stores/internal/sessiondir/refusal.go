@@ -28,7 +28,7 @@ func (in *Intake) revive(ctx context.Context, s *projector.Session, status event
 }
 
 // erased returns why the import must not change a session if content of its turns was erased, and else "". A tree shows
-// what is left of such a session, and takes in edits of that.
+// the remaining turns of such a session, and imports edits of them.
 func (in *Intake) erased(s *projector.Session) string {
 	if in.Options.Part {
 		return ""
