@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
@@ -198,6 +199,50 @@ func TestRefoldWhileRunning(t *testing.T) {
 			t.Errorf("verify finds %v", found)
 		}
 	})
+}
+
+// The index of search keeps no word of an erased turn. A canary would not show that: the index has words in lower case,
+// without their punctuation, and without the beginning that a word shares with the one before.
+func TestRefoldWords(t *testing.T) {
+	t.Run("L-4 words of the index", func(t *testing.T) {
+		const word = "zlighthouse" // no other word begins with z
+		l, dir := &rewritten{}, t.TempDir()
+		for i := range 100 {
+			text := fmt.Sprint("bread ", i)
+			if i == 50 {
+				text = "The " + strings.ToUpper(word) + "!"
+			}
+			rec := record(t, events.Session("", fmt.Sprint("s", i/10)), events.Offset(i+1), &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(fmt.Sprintf(`{"role":"user","content":%q}`, text))}}})
+			rec.ID = fmt.Sprint("e", i)
+			l.records = append(l.records, rec)
+		}
+		v := testViews[1]
+		e := v.New(dir, nullLogger)
+		defer e.Close()
+		r := &projector.Runner{Log: l, View: e, Logger: nullLogger}
+		must(t, r.CatchUp(t.Context(), nil))
+		if !filesHaveWord(t, dir, word) {
+			t.Fatal("the index has no word of the turn: the test shows nothing")
+		}
+		subjects := l.erase(t, func(rec events.Record) bool { return rec.Offset == 51 })
+		must(t, v.Refold(t.Context(), dir, r, subjects))
+		if filesHaveWord(t, dir, word) {
+			t.Error("the index has a word of the erased turn")
+		}
+	})
+}
+
+// filesHaveWord reports whether a file of a folder has a word.
+func filesHaveWord(t *testing.T, dir, word string) (has bool) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		must(t, err)
+		has = has || bytes.Contains(text, []byte(word))
+	}
+	return has
 }
 
 // A subject whose fold fails leaves no row.
